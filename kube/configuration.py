@@ -188,9 +188,7 @@ class ExecPlugin(ExecProvider):  # type: ignore[misc]  # the package is not type
         spec: dict[str, Any] = {"interactive": False}
         if self.cluster is not None:
             extensions = self.cluster.value.get("extensions") or ()
-            configs = [
-                entry["extension"] for entry in extensions if entry["name"] == "client.authentication.k8s.io/exec"
-            ]
+            configs = [entry["extension"] for entry in extensions if entry["name"] == EXEC_EXTENSION]
             spec["cluster"] = self.cluster.value | ({"config": configs[0]} if configs else {})
         info = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
         environ = self.env | {"KUBERNETES_EXEC_INFO": json.dumps(info)}

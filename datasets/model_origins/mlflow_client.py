@@ -49,7 +49,6 @@ class _LoggedInfo(msgspec.Struct):
     artifact_uri: str
     name: str = ""
     source_run_id: str = ""
-    experiment_id: str = ""
 
 
 class _Logged(msgspec.Struct):
@@ -63,7 +62,6 @@ class _LoggedAnswer(msgspec.Struct):
 class _RunInfo(msgspec.Struct):
     run_id: str
     artifact_uri: str
-    experiment_id: str = ""
 
 
 class _Output(msgspec.Struct):

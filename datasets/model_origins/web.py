@@ -4,11 +4,11 @@ import ipaddress
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from urllib3 import BaseHTTPResponse, PoolManager
+from urllib3 import BaseHTTPResponse
 from urllib3.exceptions import HTTPError
 
 from common.errors import Invalid, OriginFailed, OriginRefused
@@ -43,19 +43,14 @@ def is_public(number: str) -> bool:
     return ip.is_global and not ip.is_multicast and permitted(number)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pools:
-    public: PoolManager
-    private: PoolManager
-
-
 class WebReader:
     """Reads files of allowed origins; thread-safe, create it once per process."""
 
     def __init__(self, addresses: Mapping[str, AllowedAddress], *, longest: float = LONGEST) -> None:
         self._addresses = addresses
         self._longest = longest
-        self._pools = _Pools(guard(connection_pools(LIMITS), is_public), guard(connection_pools(LIMITS), permitted))
+        self._public = guard(connection_pools(LIMITS), is_public)
+        self._private = guard(connection_pools(LIMITS), permitted)
 
     def check(self, url: str) -> AllowedAddress:
         """Return the origin of an address as the operator allows it; raise Invalid if it is not allowed."""
@@ -85,7 +80,7 @@ class WebReader:
 
     def _request(self, url: str) -> BaseHTTPResponse:
         allowed = self._allowed(url)
-        pools = self._pools.private if allowed.private else self._pools.public
+        pools = self._private if allowed.private else self._public
         with _translated(url):
             _check_literal(urlsplit(url).hostname or "", permitted if allowed.private else is_public)
         headers = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "windtunnel"}

@@ -125,7 +125,7 @@ class NodeCache:
                 self._disk.touch(id)
             self._disk.count(hit=True)
             return path
-        with self._entry_lock(id, ignore_progress):
+        with EntryLock(self._disk, id, ignore_progress):
             self._disk.count(hit=(present := path.exists()))  # another process may have downloaded it meanwhile
             if not present:
                 self._download_object(id, key, digest)
@@ -177,7 +177,7 @@ class NodeCache:
             self._disk.count(hit=True)
             return path
         id = _id(digest)
-        with self._entry_lock(id, on_progress):
+        with EntryLock(self._disk, id, on_progress):
             path = self.ready(digest)
             self._disk.count(hit=path is not None)  # another process may have made it meanwhile
             if path is None:
@@ -209,9 +209,6 @@ class NodeCache:
         return [] if id is None else self.verify(f"sha256:{id}", pace=pace)
 
     # -- under the entry's lock
-
-    def _entry_lock(self, id: str, on_progress: Callable[[DownloadProgress], None]) -> EntryLock:
-        return EntryLock(self._disk, id, on_progress)
 
     def _download_object(self, id: str, key: str, digest: str) -> None:
         entry = ManifestEntry(id, self._store.size(key), digest, f"store:{key}")

@@ -81,11 +81,9 @@ def with_node_agent(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str
 
 
 def open_executors(executor_configs: Iterable[ExecutorConfig], paths: LocalPaths) -> dict[str, Executor]:
-    """Open the executors by name. Raise ValueError for invalid options."""
-    return {config.name: open_executor(config, paths) for config in executor_configs}
-
-
-def open_executor(config: ExecutorConfig, paths: LocalPaths) -> Executor:
-    """Open one executor. Raise ValueError for an unknown kind or invalid options."""
-    executor_kind = kind(config.kind)
-    return executor_kind.open(config.name, executor_kind.parse(config.options), paths)
+    """Open the executors by name. Raise ValueError for an unknown kind or invalid options."""
+    opened: dict[str, Executor] = {}
+    for config in executor_configs:
+        executor_kind = kind(config.kind)
+        opened[config.name] = executor_kind.open(config.name, executor_kind.parse(config.options), paths)
+    return opened

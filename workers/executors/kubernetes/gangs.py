@@ -61,11 +61,6 @@ def leader(launch: Launch) -> str:
     return f"{names.owner(launch.id)}-{LEADER}-0-0.{names.network(launch.id)}"
 
 
-def has_runner(launch: Launch) -> bool:
-    """Return whether the gang has a runner."""
-    return gang_of(launch).attended
-
-
 def hosts(launch: Launch, slice: str = "0") -> tuple[str, ...]:
     """Return the DNS names of a slice's replicas, in order."""
     return tuple(host(launch, ReplicaPosition(slice=slice, index=str(index))) for index in range(gang_of(launch).size))

@@ -84,11 +84,9 @@ class Condition(ApiObject, frozen=True):
 class JobGroup(ApiObject, frozen=True):
     """Jobs of one role in a JobSet or a TrainJob."""
 
-    name: str = ""
     replicas: int = 1
     ready: int = 0
     succeeded: int = 0
-    failed: int = 0
 
 
 class RunPolicy(ApiObject, frozen=True):
@@ -99,7 +97,6 @@ class OwnerSpec(ApiObject, frozen=True):
     suspend: bool | None = None
     run_policy: RunPolicy = RunPolicy()  # an MPIJob's
     parallelism: int | None = None  # a Job's
-    completions: int | None = None
     replicated_jobs: tuple[JobGroup, ...] = ()  # a JobSet's
     mpi_replica_specs: dict[str, JobGroup] = {}  # an MPIJob's, by role
 
@@ -121,10 +118,8 @@ class Owner(ApiObject, frozen=True):
 
     def has(self, *types: str) -> Condition | None:
         """Return the first of these conditions with status True."""
-        for condition in self.status.conditions or ():
-            if condition.type in types and condition.status == "True":
-                return condition
-        return None
+        conditions = self.status.conditions or ()
+        return next((item for item in conditions if item.type in types and item.status == "True"), None)
 
 
 class ContainerWaiting(ApiObject, frozen=True):
@@ -156,7 +151,6 @@ class Resources(ApiObject, frozen=True):
 
 class Container(ApiObject, frozen=True):
     name: str = ""
-    image: str = ""
     resources: Resources = Resources()
 
 
@@ -183,10 +177,8 @@ class Pod(ApiObject, frozen=True):
 
     def has(self, type: str, status: str) -> Condition | None:
         """Return the condition with this type and status, or None."""
-        for condition in self.status.conditions or ():
-            if (condition.type, condition.status) == (type, status):
-                return condition
-        return None
+        conditions = self.status.conditions or ()
+        return next((item for item in conditions if (item.type, item.status) == (type, status)), None)
 
     @property
     def statuses(self) -> tuple[ContainerStatus, ...]:

@@ -155,10 +155,7 @@ _OBSTACLES: Mapping[str, str] = {
 
 def creation_failure(message: str) -> str:
     """Return the fact that the message of a failed pod creation reports."""
-    for fragment, fact in _FAILURES.items():
-        if fragment in message:
-            return fact
-    return "FailedCreate"
+    return next((fact for fragment, fact in _FAILURES.items() if fragment in message), "FailedCreate")
 
 
 _FAILURES: Mapping[str, str] = {

@@ -74,11 +74,6 @@ class TaskRecords:
     dismissed: frozenset[int] = frozenset()
 
 
-def name_of(launch_id: str) -> str:
-    """Return the job name of a launch."""
-    return PREFIX + launch_id
-
-
 def array_of(tasks: Iterable[int]) -> str:
     """Return task ids in the syntax of sbatch's --array: ``0-2,5``."""
     parts: list[list[int]] = []
@@ -99,7 +94,7 @@ def arguments(launch: Launch, options: SlurmOptions) -> list[str]:
         minutes.append(math.ceil((launch.timeout + DRAIN_SECONDS) / 60))
     gres = [f"{options.gres.get(key, key.rpartition('/')[2])}:{count}" for key, count in placement.resources.items()]
     sbatch_options = {
-        "job-name": name_of(launch.id),
+        "job-name": PREFIX + launch.id,
         "comment": ";".join(f"{key}={value}" for key, value in labels.items()),
         "cpus-per-task": math.ceil(placement.cpu),
         "mem": f"{math.ceil((placement.memory + RUNNER_MEMORY) / (1 << 20))}M",

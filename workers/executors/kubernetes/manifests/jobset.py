@@ -41,7 +41,7 @@ def _gang(pods: PodSpecBuilder) -> Object:
     """
     gang = pods.gang
     jobs = [_exclusive(pods, _replicated(gangs.WORKERS, gang.slices, job.replicas(pods)))]
-    has_leader = gang.communication == "mpi" or gangs.has_runner(pods.launch)
+    has_leader = gang.communication == "mpi" or gang.attended
     if has_leader:
         leader = _replicated(gangs.LEADER, 1, job.leader(pods))
         jobs.append(leader | {"dependsOn": [{"name": gangs.WORKERS, "status": "Ready"}]})

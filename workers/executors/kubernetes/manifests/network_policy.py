@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from workers.executors.kubernetes import gangs, names
+from workers.executors.kubernetes import names
 from workers.executors.kubernetes.manifests.pod_spec import PART, PodSpecBuilder
 from workers.executors.kubernetes.objects import LAUNCH
 from workers.executors.kubernetes.options import KubernetesOptions
@@ -33,7 +33,7 @@ def policies(pods: PodSpecBuilder) -> list[Object]:
         return [_policy(pods, pods.name, launch_pods, egress=services)]
     peers = [{"podSelector": launch_pods}]
     between = _policy(pods, pods.name, launch_pods, ingress=[{"from": peers}], egress=[{"to": peers}, _dns(options)])
-    if not gangs.has_runner(launch):
+    if not pods.gang.attended:
         return [between]
     leader = {"matchLabels": {**launch_pods["matchLabels"], PART: "lead"}}
     return [between, _policy(pods, f"{pods.name}-lead", leader, egress=services)]
