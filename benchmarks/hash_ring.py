@@ -2,23 +2,19 @@
 
 from array import array
 from bisect import bisect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from datasets.scs_client.consistent_hashing import number, sorted_weights
+from datasets.scs_client.consistent_hashing import number
 
 
 class HashRing:
     """Karger's hash ring: each node has many points on a circle; a key belongs to the node of the next point."""
 
-    def __init__(self, nodes: Iterable[str] | Mapping[str, float], points: int = 100) -> None:
-        weights = sorted_weights(nodes)
-        heaviest = max(weights.values())
+    def __init__(self, nodes: Iterable[str], points: int = 100) -> None:
+        self.nodes = tuple(sorted(nodes))
         points_with_owner = sorted(
-            (number(f"{node}#{point}"), index)
-            for index, (node, weight) in enumerate(weights.items())
-            for point in range(max(1, round(points * weight / heaviest)))
+            (number(f"{node}#{point}"), index) for index, node in enumerate(self.nodes) for point in range(points)
         )
-        self.nodes = tuple(weights)
         self.points = array("Q", (point for point, _ in points_with_owner))
         self.owners = array("H", (index for _, index in points_with_owner))
 

@@ -5,7 +5,7 @@ a skip); the nodes take their next free slot in turn, until every slot has an ow
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import xxhash
 
@@ -18,18 +18,19 @@ class Maglev:
 
     The same set of nodes gives the same assignment in every process.
 
-    Nodes of equal weight own the same number of slots, give or take one. When a node leaves, its keys move, and a few
+    All nodes own the same number of slots, give or take one. When a node leaves, its keys move, and a few
     keys of other nodes (about 0.6 % at 100 nodes): the price of the even load. A larger table moves fewer keys.
     """
 
-    def __init__(self, nodes: Iterable[str] | Mapping[str, float], slots: int = SLOTS) -> None:
-        weights = sorted_weights(nodes)
-        if slots < len(weights) or not is_prime(slots):
+    def __init__(self, nodes: Iterable[str], slots: int = SLOTS) -> None:
+        self.nodes = tuple(sorted(set(nodes)))  # so that every process builds the same table from the same nodes
+        if not 1 <= len(self.nodes) <= 0xFFFF:
+            raise ValueError("consistent hashing needs at least one node, and at most 65,535")
+        if slots < len(self.nodes) or not is_prime(slots):
             raise ValueError(
                 f"a Maglev table needs a prime number of slots, and at least one slot per node; got {slots}"
             )
-        self.nodes = tuple(weights)
-        self.table = populate(self.nodes, tuple(weights.values()), slots)
+        self.table = populate(self.nodes, slots)
 
     def owner(self, key: str) -> str:
         """Return the node that owns a key."""
@@ -56,35 +57,18 @@ def number(text: str, seed: int = 0) -> int:
     return xxhash.xxh64_intdigest(text.encode(), seed)
 
 
-def sorted_weights(nodes: Iterable[str] | Mapping[str, float]) -> dict[str, float]:
-    """Return nodes and weights sorted by name, so that every process builds the same table from the same nodes."""
-    weights = nodes if isinstance(nodes, Mapping) else dict.fromkeys(nodes, 1.0)
-    if not weights:
-        raise ValueError("consistent hashing needs at least one node")
-    if len(weights) > 0xFFFF or not all(weight > 0 for weight in weights.values()):
-        raise ValueError("consistent hashing supports at most 65,535 nodes, each with a weight above 0")
-    return dict(sorted(weights.items()))
-
-
-def populate(nodes: tuple[str, ...], weights: tuple[float, ...], slots: int) -> "array[int]":
-    """Return a table of node indexes; a node of half the weight takes a slot in every other turn.
+def populate(nodes: tuple[str, ...], slots: int) -> "array[int]":
+    """Return a table of node indexes.
 
     Plain Python, because the turns cannot be vectorised without resolving conflicts, and numpy was slower.
     """
     positions = [number(node, seed=1) % slots for node in nodes]
     skips = [number(node, seed=2) % (slots - 1) + 1 for node in nodes]
-    heaviest = max(weights)
-    gains = [weight / heaviest for weight in weights]
-    credits = [0.0] * len(nodes)
     turns = range(len(nodes))
     table = [-1] * slots
     free = slots
     while True:
         for node in turns:
-            credits[node] += gains[node]
-            if credits[node] < 1.0:
-                continue
-            credits[node] -= 1.0
             position, skip = positions[node], skips[node]
             while table[position] >= 0:
                 position += skip
