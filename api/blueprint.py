@@ -4,12 +4,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from inspect import cleandoc, signature
-from typing import Any, TypeVar
+from typing import Any
 
 import flask_smorest
 import msgspec
 from flask import Flask, Response
-from flask.views import MethodView
 from marshmallow import Schema
 from webargs.flaskparser import FlaskParser
 from werkzeug.routing import BaseConverter
@@ -31,7 +30,6 @@ from common.errors import (
 )
 
 View = Callable[..., Any]
-ViewClass = TypeVar("ViewClass", bound=type[MethodView])
 
 #: Errors of the request guard: any operation may answer with them.
 GUARD_ERRORS: tuple[type[PlatformError], ...] = (BadRequest, Unauthorized, Forbidden, Misdirected, TooManyGuesses)
@@ -143,17 +141,13 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
 
     ARGUMENTS_PARSER = ArgumentsParser()
 
-    def at(self, rule: str) -> Callable[[ViewClass], ViewClass]:
-        """Route a URL rule to a class of views."""
-        return self.route(rule)  # type: ignore[no-any-return]
-
     def takes(self, schema: type[Schema], location: str = "query") -> Callable[[View], View]:
         """Parse arguments from the query or the headers; each declaration passes one mapping to the view, in order."""
         return self.arguments(schema(), location=location)  # type: ignore[no-any-return]
 
     def operation(
         self,
-        name: str,
+        route: str,
         success: Success,
         *,
         other_responses: Mapping[int, Mapping[str, Any]] | None = None,
@@ -161,16 +155,19 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
         body: Mapping[str, Content] | None = None,
         body_required: bool = True,
     ) -> Callable[[View], View]:
-        """Declare an OpenAPI operation: its id, success response, other responses, errors and request body.
+        """Route requests to a view, and declare its OpenAPI operation, whose id is the view's name.
 
-        A view returns a Response, or a value for ``success``.
+        ``route``: the method, and the URL rule below the blueprint's: `GET /<id:id>`. Of one rule, a view of HEAD or
+        OPTIONS is declared before others, which answer these methods too. A view returns a Response, or a value for
+        ``success``.
         """
+        method, _, rule = route.partition(" ")
         responses = {str(status): document for status, document in (other_responses or {}).items()}
         responses = {str(success.status): success.documented()} | responses
         error_classes = {*GUARD_ERRORS, *errors}
         if body and "application/json" in body:
             error_classes.add(TooLarge)  # of every JSON text: too many bytes or values
-        operation: dict[str, Any] = {"operationId": name}
+        operation: dict[str, Any] = {}
         if body:
             contents = {media_type: {"schema": schema} for media_type, schema in body.items()}
             operation["requestBody"] = {"required": body_required, "content": contents}
@@ -187,9 +184,10 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
                     empty_response(success.status) if value is None else json_response(serialize(value), success.status)
                 )
 
-            named = problems.named_by_path(view.__name__, signature(view).parameters)
-            documents = problem_documents(error_classes, named=named)
-            return self.doc(**operation, responses=responses | documents)(respond)  # type: ignore[no-any-return]
+            named = problems.named_by_path(method, signature(view).parameters)
+            document = {"operationId": view.__name__, **operation}
+            document["responses"] = responses | problem_documents(error_classes, named=named)
+            return self.route(rule, methods=[method])(self.doc(**document)(respond))  # type: ignore[no-any-return]
 
         return declare
 
@@ -241,6 +239,7 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
         }
         for path, methods in document["paths"].items():
             if "{" in path:  # a parameter that does not match its pattern is a 404 too
+                methods["parameters"] = methods.pop("parameters")  # below the operations
                 for method in METHODS & methods.keys():
                     methods[method]["responses"].setdefault("404", shared[NotFound.slug])
         for operation in operations:

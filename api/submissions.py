@@ -254,7 +254,7 @@ _UNMEASURED: Mapping[str, Any] = {
 }
 
 
-def check_model(ref: str, names: Sequence[str] | None, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+def checks_of(ref: str, names: Sequence[str] | None, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Check a model with datasets, a few at a time; None: the built-in ones, and registered ones with scenarios.
 
     A dataset that the model's runtime cannot be combined with does not end the others' checks. A registered dataset has

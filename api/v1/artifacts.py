@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 from flask import Response
-from flask.views import MethodView
 
 from api.blueprint import BINARY, TEXT, Blueprint, Success, empty_response, header
 from api.byte_ranges import serve
@@ -72,112 +71,96 @@ def position(cursor: str | None) -> tuple[int, str]:
     return int(task), name
 
 
-@blueprint.at("/artifacts")
-class ArtifactsView(MethodView):
-    """Artifacts of a simulation."""
+@blueprint.operation(
+    "GET /artifacts",
+    Success(schema=ArtifactPageSchema, description="A page of artifacts, by task and name.", headers=LINK),
+    errors=[UnknownSimulation],
+)
+@blueprint.takes(ArtifactQuery)
+def list_simulation_artifacts(query: dict[str, Any], id: str) -> Response:
+    """List artifacts
 
-    @blueprint.takes(ArtifactQuery)
-    @blueprint.operation(
-        "list_simulation_artifacts",
-        Success(schema=ArtifactPageSchema, description="A page of artifacts, by task and name.", headers=LINK),
-        errors=[UnknownSimulation],
-    )
-    def get(self, query: dict[str, Any], id: str) -> Response:
-        """List artifacts
-
-        By task and name: files that tasks have produced, such as traces of their actions.
-        """
-        limit = query["limit"]
-        artifacts = services().results.artifacts(id, after=position(query.get("after")), limit=limit + 1)
-        following = f"{artifacts[limit - 1]['task']}/{artifacts[limit - 1]['name']}" if len(artifacts) > limit else None
-        return page(artifacts[:limit], following, ArtifactSchema())
+    By task and name: files that tasks have produced, such as traces of their actions.
+    """
+    limit = query["limit"]
+    artifacts = services().results.artifacts(id, after=position(query.get("after")), limit=limit + 1)
+    following = f"{artifacts[limit - 1]['task']}/{artifacts[limit - 1]['name']}" if len(artifacts) > limit else None
+    return page(artifacts[:limit], following, ArtifactSchema())
 
 
-@blueprint.at("/artifacts/<task:task>/<file:name>")
-class ArtifactView(MethodView):
-    """An artifact of a task."""
+@blueprint.operation(
+    "GET /artifacts/<task:task>/<file:name>",
+    Success(description="The artifact.", media={"*/*": BINARY}, headers=DOWNLOAD_HEADERS),
+    other_responses={
+        206: PARTIAL_CONTENT | {"content": {"*/*": {"schema": BINARY}}},
+        304: NOT_MODIFIED,
+        307: REDIRECT,
+    },
+    errors=[UnknownSimulation, UnknownArtifact, PreconditionFailed, RangeNotSatisfiable, StoreUnavailable],
+)
+@blueprint.takes(RedirectQuery)
+@blueprint.takes(RangeHeaders, location="headers")
+def get_simulation_artifact(query: dict[str, Any], headers: dict[str, Any], id: str, task: int, name: str) -> Response:
+    """Download an artifact, whole or a range of it
 
-    @blueprint.takes(RedirectQuery)
-    @blueprint.takes(RangeHeaders, location="headers")
-    @blueprint.operation(
-        "get_simulation_artifact",
-        Success(description="The artifact.", media={"*/*": BINARY}, headers=DOWNLOAD_HEADERS),
-        other_responses={
-            206: PARTIAL_CONTENT | {"content": {"*/*": {"schema": BINARY}}},
-            304: NOT_MODIFIED,
-            307: REDIRECT,
-        },
-        errors=[UnknownSimulation, UnknownArtifact, PreconditionFailed, RangeNotSatisfiable, StoreUnavailable],
-    )
-    def get(self, query: dict[str, Any], headers: dict[str, Any], id: str, task: int, name: str) -> Response:
-        """Download an artifact, whole or a range of it
-
-        A `Range` is answered with 206. With `redirect`, the bytes come from the object store itself where that is
-        possible.
-        """
-        if wants_redirect(query) and (url := services().results.link(id, task, name)) is not None:
-            return redirect(url)
-        return download(services().results.artifact(id, task, name), name)
+    A `Range` is answered with 206. With `redirect`, the bytes come from the object store itself where that is
+    possible.
+    """
+    if wants_redirect(query) and (url := services().results.link(id, task, name)) is not None:
+        return redirect(url)
+    return download(services().results.artifact(id, task, name), name)
 
 
-@blueprint.at("/archive")
-class ArchiveView(MethodView):
-    """The archive of a simulation."""
+@blueprint.operation(
+    "GET /archive",
+    Success(description="The archive, a zip.", media={"application/zip": BINARY}, headers=DOWNLOAD_HEADERS),
+    other_responses={
+        206: PARTIAL_CONTENT | {"content": {"application/zip": {"schema": BINARY}}},
+        304: NOT_MODIFIED,
+    },
+    errors=[UnknownSimulation, NotFinished, PreconditionFailed, RangeNotSatisfiable],
+)
+@blueprint.takes(ArchiveQuery)
+@blueprint.takes(RangeHeaders, location="headers")
+def get_simulation_archive(query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
+    """Download everything as one zip, whole or a range of it
 
-    @blueprint.takes(ArchiveQuery)
-    @blueprint.takes(RangeHeaders, location="headers")
-    @blueprint.operation(
-        "get_simulation_archive",
-        Success(description="The archive, a zip.", media={"application/zip": BINARY}, headers=DOWNLOAD_HEADERS),
-        other_responses={
-            206: PARTIAL_CONTENT | {"content": {"application/zip": {"schema": BINARY}}},
-            304: NOT_MODIFIED,
-        },
-        errors=[UnknownSimulation, NotFinished, PreconditionFailed, RangeNotSatisfiable],
-    )
-    def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
-        """Download everything as one zip, whole or a range of it
-
-        Results, summary, logs, artifacts, provenance and the model, so that the simulation can be repeated elsewhere
-        (`POST /v1/reruns`). An interrupted download is continued with a `Range`.
-        """
-        return download(services().results.archive(id, model=query["model"]), f"{id}.zip")
+    Results, summary, logs, artifacts, provenance and the model, so that the simulation can be repeated elsewhere
+    (`POST /v1/reruns`). An interrupted download is continued with a `Range`.
+    """
+    return download(services().results.archive(id, model=query["model"]), f"{id}.zip")
 
 
-@blueprint.at("/tasks/<task:task>/replay")
-class ReplayView(MethodView):
-    """The replay of a task."""
+@blueprint.operation(
+    "GET /tasks/<task:task>/replay",
+    Success(description="The replay.", media={"application/json": Open, SVG: TEXT}),
+    other_responses={
+        202: {
+            "description": "The replay is being computed; repeat the request.",
+            "headers": {"Retry-After": header("Seconds until the next request.", type="integer")},
+        }
+    },
+    errors=[
+        UnknownSimulation,
+        UnknownArtifact,
+        UnknownDataset,
+        NoReplay,
+        NotAcceptable,
+        NotFinished,
+        IllegalTransition,
+    ],
+)
+@blueprint.takes(ReplayQuery)
+def get_task_replay(query: dict[str, Any], id: str, task: int) -> Response:
+    """Get the replay of a task, as data or as a picture
 
-    @blueprint.takes(ReplayQuery)
-    @blueprint.operation(
-        "get_task_replay",
-        Success(description="The replay.", media={"application/json": Open, SVG: TEXT}),
-        other_responses={
-            202: {
-                "description": "The replay is being computed; repeat the request.",
-                "headers": {"Retry-After": header("Seconds until the next request.", type="integer")},
-            }
-        },
-        errors=[
-            UnknownSimulation,
-            UnknownArtifact,
-            UnknownDataset,
-            NoReplay,
-            NotAcceptable,
-            NotFinished,
-            IllegalTransition,
-        ],
-    )
-    def get(self, query: dict[str, Any], id: str, task: int) -> Response:
-        """Get the replay of a task, as data or as a picture
-
-        The scene is a street (animated), a drawing (animated, above charts of observations, actions and rewards),
-        signals (the charts alone), or, for a task without a trace of its actions, its result.
-        """
-        format = choose(REPLAYS, query.get("format"))
-        blob = services().replays.get(id, task)
-        if blob is None:
-            return empty_response(202, {"Retry-After": "1"})
-        if format == "svg":
-            blob = svg_of(blob)
-        return serve(blob.read, size=blob.size, etag=blob.etag, media_type=REPLAYS[format], headers=SANDBOXED)
+    The scene is a street (animated), a drawing (animated, above charts of observations, actions and rewards),
+    signals (the charts alone), or, for a task without a trace of its actions, its result.
+    """
+    format = choose(REPLAYS, query.get("format"))
+    blob = services().replays.get(id, task)
+    if blob is None:
+        return empty_response(202, {"Retry-After": "1"})
+    if format == "svg":
+        blob = svg_of(blob)
+    return serve(blob.read, size=blob.size, etag=blob.etag, media_type=REPLAYS[format], headers=SANDBOXED)

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from flask.views import MethodView
-
 from api.blueprint import Blueprint, Success
 from api.body import json_body, validated
 from api.context import caller
@@ -56,42 +54,34 @@ def described(outcomes: Sequence[Outcome], next: str | None) -> dict[str, Any]:
     return {"items": items, "next": next} | {status.value: numbers[status] for status in Status}
 
 
-@blueprint.at("/cancel")
-class CancellationsView(MethodView):
-    """Cancellations."""
+@blueprint.operation(
+    "POST /cancel",
+    OUTCOMES,
+    body={"application/json": BulkSchema},
+    errors=[Invalid, TooLarge, UnsupportedMedia],
+)
+def cancel_simulations() -> dict[str, Any]:
+    """Cancel many simulations
 
-    @blueprint.operation(
-        "cancel_simulations",
-        OUTCOMES,
-        body={"application/json": BulkSchema},
-        errors=[Invalid, TooLarge, UnsupportedMedia],
-    )
-    def post(self) -> dict[str, Any]:
-        """Cancel many simulations
-
-        By their ids, or by filters: then up to `limit` simulations that have not ended, newest first; `next` is the
-        cursor `after` of those that follow. A simulation that has ended, or is being cancelled, is skipped, so that the
-        request can be repeated.
-        """
-        ids, next, _ = requested(BulkSchema(), CANCELLED_BY_DEFAULT)
-        return described(services().bulk.cancel(ids), next)
+    By their ids, or by filters: then up to `limit` simulations that have not ended, newest first; `next` is the
+    cursor `after` of those that follow. A simulation that has ended, or is being cancelled, is skipped, so that the
+    request can be repeated.
+    """
+    ids, next, _ = requested(BulkSchema(), CANCELLED_BY_DEFAULT)
+    return described(services().bulk.cancel(ids), next)
 
 
-@blueprint.at("/retry")
-class RetriesView(MethodView):
-    """Retries."""
+@blueprint.operation(
+    "POST /retry",
+    OUTCOMES,
+    body={"application/json": BulkRetrySchema},
+    errors=[Invalid, TooLarge, UnsupportedMedia],
+)
+def retry_simulations() -> dict[str, Any]:
+    """Retry many simulations
 
-    @blueprint.operation(
-        "retry_simulations",
-        OUTCOMES,
-        body={"application/json": BulkRetrySchema},
-        errors=[Invalid, TooLarge, UnsupportedMedia],
-    )
-    def post(self) -> dict[str, Any]:
-        """Retry many simulations
-
-        By their ids, or by filters: then up to `limit` simulations that failed, errored or were cancelled. A simulation
-        that has a retry already, or whose tasks are all ok, is skipped, so that the request can be repeated.
-        """
-        ids, next, options = requested(BulkRetrySchema(), RETRIED_BY_DEFAULT)
-        return described(services().bulk.retry(ids, **options, submitted_by=caller()), next)
+    By their ids, or by filters: then up to `limit` simulations that failed, errored or were cancelled. A simulation
+    that has a retry already, or whose tasks are all ok, is skipped, so that the request can be repeated.
+    """
+    ids, next, options = requested(BulkRetrySchema(), RETRIED_BY_DEFAULT)
+    return described(services().bulk.retry(ids, **options, submitted_by=caller()), next)

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 from flask import Response
-from flask.views import MethodView
 
 from api.blueprint import BINARY, Blueprint, Success, header, json_response
 from api.body import json_body, validated
@@ -73,192 +72,162 @@ RESOLUTION_ERRORS = (
 CHANGED = Success(schema=ModelComparisonSchema, plain=True, status=202, description="The change is requested.")
 
 
-@blueprint.at("")
-class ComparisonsView(MethodView):
-    """All comparisons."""
+@blueprint.operation(
+    "GET",
+    Success(schema=ComparisonPageSchema, description="A page of comparisons, newest first.", headers=LINK),
+)
+@blueprint.takes(ComparisonListQuery)
+def list_comparisons(query: dict[str, Any]) -> Response:
+    """List comparisons, without the details of their verdicts
 
-    @blueprint.takes(ComparisonListQuery)
-    @blueprint.operation(
-        "list_comparisons",
-        Success(schema=ComparisonPageSchema, description="A page of comparisons, newest first.", headers=LINK),
-    )
-    def get(self, query: dict[str, Any]) -> Response:
-        """List comparisons, without the details of their verdicts
-
-        The newest first. `GET /v1/comparisons/{id}` has the details.
-        """
-        states, after, limit = query.pop("state", ()), query.pop("after", None), query.pop("limit")
-        return page(*services().comparisons.list(listing_of(query), states=states, after=after, limit=limit))
-
-    @blueprint.takes(IdempotencyHeaders, location="headers")
-    @blueprint.operation(
-        "create_comparison",
-        Success(
-            status=201,
-            schema=ModelComparisonSchema,
-            description="Accepted.",
-            headers={
-                "Location": header("Address of the comparison."),
-                "Idempotency-Replayed": header("`true` if an earlier request with the key has created it."),
-            },
-            links={"get_comparison": {"id": "$response.body#/id"}, "cancel_comparison": {"id": "$response.body#/id"}},
-        ),
-        body={"application/json": ComparisonRequestSchema},
-        errors=[*RESOLUTION_ERRORS, Gone, IdempotencyMismatch],
-    )
-    def post(self, headers: dict[str, Any]) -> Response:
-        """Compare models on the same scenarios and seeds, until the verdicts hold
-
-        Scenarios are played in random order, in batches of one simulation for each model. After each batch a sequential
-        test decides whether more are needed. Its error rate holds whenever it stops.
-        """
-        request = msgspec.convert(validated(ComparisonRequestSchema(), json_body()), ComparisonRequest)
-        digest = hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()
-        key = headers.get("idempotency_key")
-        try:
-            comparison, replayed = services().comparisons.create(
-                request, key=key, request_digest=f"comparison:{digest}", submitted_by=caller()
-            )
-        except UnknownComparison:
-            raise Gone(
-                "The comparison of this Idempotency-Key has been deleted. Use a new key for a new request."
-            ) from None
-        location = {"Location": f"/v1/comparisons/{comparison['id']}"}
-        return json_response(comparison, 201, location | replay_headers(replayed))
+    The newest first. `GET /v1/comparisons/{id}` has the details.
+    """
+    states, after, limit = query.pop("state", ()), query.pop("after", None), query.pop("limit")
+    return page(*services().comparisons.list(listing_of(query), states=states, after=after, limit=limit))
 
 
-@blueprint.at("/counts")
-class ComparisonCountsView(MethodView):
-    """Numbers of comparisons."""
+@blueprint.operation(
+    "POST",
+    Success(
+        status=201,
+        schema=ModelComparisonSchema,
+        description="Accepted.",
+        headers={
+            "Location": header("Address of the comparison."),
+            "Idempotency-Replayed": header("`true` if an earlier request with the key has created it."),
+        },
+        links={"get_comparison": {"id": "$response.body#/id"}, "cancel_comparison": {"id": "$response.body#/id"}},
+    ),
+    body={"application/json": ComparisonRequestSchema},
+    errors=[*RESOLUTION_ERRORS, Gone, IdempotencyMismatch],
+)
+@blueprint.takes(IdempotencyHeaders, location="headers")
+def create_comparison(headers: dict[str, Any]) -> Response:
+    """Compare models on the same scenarios and seeds, until the verdicts hold
 
-    @blueprint.takes(NamesQuery)
-    @blueprint.operation(
-        "count_comparisons",
-        Success(schema=ComparisonCountsSchema, plain=True, description="The numbers of comparisons, by state."),
-    )
-    def get(self, query: dict[str, Any]) -> dict[str, Any]:
-        """Count comparisons by state
-
-        With the filters of the list. States without a comparison are listed with 0.
-        """
-        numbers = services().comparisons.count(listing_of(query))
-        states = {state.value: numbers.get(state, 0) for state in ComparisonState}
-        return {"total": sum(numbers.values()), "states": states}
-
-
-@blueprint.at("/<id:id>")
-class ComparisonView(MethodView):
-    """One comparison."""
-
-    @blueprint.operation(
-        "get_comparison",
-        Success(schema=ModelComparisonSchema, plain=True, description="The comparison."),
-        errors=[UnknownComparison],
-    )
-    def get(self, id: str) -> dict[str, Any]:
-        """Get a comparison with its verdicts so far
-
-        While it runs, a verdict may be read at any time: that does not change its error rate. Once it is finished, a
-        verdict never changes.
-        """
-        return services().comparisons.get(id)
-
-    @blueprint.operation(
-        "delete_comparison",
-        Success(status=204, description="The comparison and its simulations are deleted."),
-        errors=[UnknownComparison, NotFinished],
-    )
-    def delete(self, id: str) -> None:
-        """Delete a comparison that has ended, and its simulations
-
-        Cancel it first if it has not ended.
-        """
-        services().comparisons.delete(id)
+    Scenarios are played in random order, in batches of one simulation for each model. After each batch a sequential
+    test decides whether more are needed. Its error rate holds whenever it stops.
+    """
+    request = msgspec.convert(validated(ComparisonRequestSchema(), json_body()), ComparisonRequest)
+    digest = hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()
+    key = headers.get("idempotency_key")
+    try:
+        comparison, replayed = services().comparisons.create(
+            request, key=key, request_digest=f"comparison:{digest}", submitted_by=caller()
+        )
+    except UnknownComparison:
+        raise Gone(
+            "The comparison of this Idempotency-Key has been deleted. Use a new key for a new request."
+        ) from None
+    location = {"Location": f"/v1/comparisons/{comparison['id']}"}
+    return json_response(comparison, 201, location | replay_headers(replayed))
 
 
-@blueprint.at("/<id:id>/models")
-class ModelsView(MethodView):
-    """The models of a comparison."""
+@blueprint.operation(
+    "GET /counts",
+    Success(schema=ComparisonCountsSchema, plain=True, description="The numbers of comparisons, by state."),
+)
+@blueprint.takes(NamesQuery)
+def count_comparisons(query: dict[str, Any]) -> dict[str, Any]:
+    """Count comparisons by state
 
-    @blueprint.operation(
-        "add_comparison_models",
-        CHANGED,
-        body={"application/json": JoiningModelsSchema},
-        errors=[*RESOLUTION_ERRORS, Conflict, IllegalTransition, UnknownComparison],
-    )
-    def post(self, id: str) -> dict[str, Any]:
-        """Let models join a comparison
-
-        They are compared with its reference on the same scenarios and seeds. What was played is not played again, and
-        the verdicts on other models stay as they are.
-        """
-        values = validated(JoiningModelsSchema(), json_body())
-        return services().comparisons.add_models(id, values["models"], values.get("runtimes", {}))
+    With the filters of the list. States without a comparison are listed with 0.
+    """
+    numbers = services().comparisons.count(listing_of(query))
+    states = {state.value: numbers.get(state, 0) for state in ComparisonState}
+    return {"total": sum(numbers.values()), "states": states}
 
 
-@blueprint.at("/<id:id>/cancel")
-class CancellationView(MethodView):
-    """The cancellation of a comparison."""
+@blueprint.operation(
+    "GET /<id:id>",
+    Success(schema=ModelComparisonSchema, plain=True, description="The comparison."),
+    errors=[UnknownComparison],
+)
+def get_comparison(id: str) -> dict[str, Any]:
+    """Get a comparison with its verdicts so far
 
-    @blueprint.operation("cancel_comparison", CHANGED, errors=[UnknownComparison, IllegalTransition])
-    def post(self, id: str) -> dict[str, Any]:
-        """Cancel a comparison and its simulations
-
-        Verdicts that hold are kept. A retry goes on where it stopped.
-        """
-        return services().comparisons.cancel(id)
-
-
-@blueprint.at("/<id:id>/retry")
-class RetryView(MethodView):
-    """The retry of a comparison."""
-
-    @blueprint.operation("retry_comparison", CHANGED, errors=[UnknownComparison, IllegalTransition])
-    def post(self, id: str) -> dict[str, Any]:
-        """Let models that failed or were cancelled go on where they stopped
-
-        What was played is not played again. Models whose verdict holds, or that were played to the end, stay as they
-        are.
-        """
-        return services().comparisons.retry(id)
+    While it runs, a verdict may be read at any time: that does not change its error rate. Once it is finished, a
+    verdict never changes.
+    """
+    return services().comparisons.get(id)
 
 
-@blueprint.at("/<id:id>/flips")
-class FlipsView(MethodView):
-    """The scenarios that broke, and that were fixed, in a comparison."""
+@blueprint.operation(
+    "DELETE /<id:id>",
+    Success(status=204, description="The comparison and its simulations are deleted."),
+    errors=[UnknownComparison, NotFinished],
+)
+def delete_comparison(id: str) -> None:
+    """Delete a comparison that has ended, and its simulations
 
-    @blueprint.takes(ComparisonFlipsQuery)
-    @blueprint.operation(
-        "list_comparison_flips",
-        Success(schema=FlipPageSchema, description="A page of flips.", headers=LINK),
-        errors=[UnknownComparison, Invalid],
-    )
-    def get(self, query: dict[str, Any], id: str) -> Response:
-        """List scenarios that a model fails and the reference does not
-
-        `broke`: only the model fails; `fixed`: only the reference does. In the order of play, of the batches that the
-        verdict has.
-        """
-        flips = services().comparison_flips.flips(id, query["model"], broke=query["direction"] == "broke")
-        return numbered_page(flips, query["after"], query["limit"])
+    Cancel it first if it has not ended.
+    """
+    services().comparisons.delete(id)
 
 
-@blueprint.at("/<id:id>/events")
-class EventsView(MethodView):
-    """The events of a comparison."""
+@blueprint.operation(
+    "POST /<id:id>/models",
+    CHANGED,
+    body={"application/json": JoiningModelsSchema},
+    errors=[*RESOLUTION_ERRORS, Conflict, IllegalTransition, UnknownComparison],
+)
+def add_comparison_models(id: str) -> dict[str, Any]:
+    """Let models join a comparison
 
-    @blueprint.takes(EventsQuery)
-    @blueprint.takes(EventsHeaders, location="headers")
-    @blueprint.operation(
-        "watch_comparison_events",
-        Success(description="Events as they happen, until the comparison has ended.", media={SSE: BINARY}),
-        other_responses={204: {"description": "The last event has been received already: do not reconnect."}},
-        errors=[UnknownComparison, TooManyStreams],
-    )
-    def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
-        """Stream the events of a comparison, as server-sent events
+    They are compared with its reference on the same scenarios and seeds. What was played is not played again, and
+    the verdicts on other models stay as they are.
+    """
+    values = validated(JoiningModelsSchema(), json_body())
+    return services().comparisons.add_models(id, values["models"], values.get("runtimes", {}))
 
-        `state`: of the comparison. `batch`: a batch was added to the verdict on a model. `model`: a model has ended.
-        `joined`: a model has joined.
-        """
-        return stream_events(services().comparisons, id, query, headers)
+
+@blueprint.operation("POST /<id:id>/cancel", CHANGED, errors=[UnknownComparison, IllegalTransition])
+def cancel_comparison(id: str) -> dict[str, Any]:
+    """Cancel a comparison and its simulations
+
+    Verdicts that hold are kept. A retry goes on where it stopped.
+    """
+    return services().comparisons.cancel(id)
+
+
+@blueprint.operation("POST /<id:id>/retry", CHANGED, errors=[UnknownComparison, IllegalTransition])
+def retry_comparison(id: str) -> dict[str, Any]:
+    """Let models that failed or were cancelled go on where they stopped
+
+    What was played is not played again. Models whose verdict holds, or that were played to the end, stay as they
+    are.
+    """
+    return services().comparisons.retry(id)
+
+
+@blueprint.operation(
+    "GET /<id:id>/flips",
+    Success(schema=FlipPageSchema, description="A page of flips.", headers=LINK),
+    errors=[UnknownComparison, Invalid],
+)
+@blueprint.takes(ComparisonFlipsQuery)
+def list_comparison_flips(query: dict[str, Any], id: str) -> Response:
+    """List scenarios that a model fails and the reference does not
+
+    `broke`: only the model fails; `fixed`: only the reference does. In the order of play, of the batches that the
+    verdict has.
+    """
+    flips = services().comparison_flips.flips(id, query["model"], broke=query["direction"] == "broke")
+    return numbered_page(flips, query["after"], query["limit"])
+
+
+@blueprint.operation(
+    "GET /<id:id>/events",
+    Success(description="Events as they happen, until the comparison has ended.", media={SSE: BINARY}),
+    other_responses={204: {"description": "The last event has been received already: do not reconnect."}},
+    errors=[UnknownComparison, TooManyStreams],
+)
+@blueprint.takes(EventsQuery)
+@blueprint.takes(EventsHeaders, location="headers")
+def watch_comparison_events(query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
+    """Stream the events of a comparison, as server-sent events
+
+    `state`: of the comparison. `batch`: a batch was added to the verdict on a model. `model`: a model has ended.
+    `joined`: a model has joined.
+    """
+    return stream_events(services().comparisons, id, query, headers)

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 from flask import Response
-from flask.views import MethodView
 
 from api.blueprint import BINARY, Blueprint, Success, header, json_response, lines_of
 from api.body import json_body, validated
@@ -63,240 +62,201 @@ SVG = "image/svg+xml"
 CHUNK_LINES = 500
 
 
-@blueprint.at("")
-class DatasetsView(MethodView):
-    """All datasets."""
+@blueprint.operation("GET", Success(schema=DatasetPageSchema, description="A page of datasets.", headers=LINK))
+@blueprint.takes(PageQuery)
+def list_datasets(query: dict[str, Any]) -> Response:
+    """List datasets
 
-    @blueprint.takes(PageQuery)
-    @blueprint.operation(
-        "list_datasets", Success(schema=DatasetPageSchema, description="A page of datasets.", headers=LINK)
-    )
-    def get(self, query: dict[str, Any]) -> Response:
-        """List datasets
-
-        Built-in datasets first, then by name, each at its latest version.
-        """
-        return page(*services().datasets.page(**query))
-
-    @blueprint.operation(
-        "register_dataset",
-        Success(
-            schema=DatasetSchema,
-            status=202,
-            description="The version is being registered; poll its address for its state.",
-            headers=LOCATION,
-            links={"get_dataset": {"dataset": "$response.body#/id"}},
-        ),
-        body={"application/json": RegistrationSchema},
-        errors=REGISTRATION_ERRORS,
-    )
-    def post(self) -> Response:
-        """Register a dataset, or its next version
-
-        Content that is registered already keeps its version.
-        """
-        version = services().datasets.register(**validated(RegistrationSchema(), json_body()))
-        return json_response(version, 202, {"Location": f"/v1/datasets/{version['id']}"})
-
-
-@blueprint.at("/<ref:dataset>")
-class DatasetView(MethodView):
-    """One dataset: by its name (the latest version), `name@version`, `name@tag`, id or digest.
-
-    A name without a ready version is the newest registration of that name, so that its state and reason are found.
+    Built-in datasets first, then by name, each at its latest version.
     """
+    return page(*services().datasets.page(**query))
 
-    @blueprint.operation(
-        "get_dataset", Success(schema=DatasetSchema, plain=True, description="The dataset."), errors=[UnknownDataset]
+
+@blueprint.operation(
+    "POST",
+    Success(
+        schema=DatasetSchema,
+        status=202,
+        description="The version is being registered; poll its address for its state.",
+        headers=LOCATION,
+        links={"get_dataset": {"dataset": "$response.body#/id"}},
+    ),
+    body={"application/json": RegistrationSchema},
+    errors=REGISTRATION_ERRORS,
+)
+def register_dataset() -> Response:
+    """Register a dataset, or its next version
+
+    Content that is registered already keeps its version.
+    """
+    version = services().datasets.register(**validated(RegistrationSchema(), json_body()))
+    return json_response(version, 202, {"Location": f"/v1/datasets/{version['id']}"})
+
+
+# A name without a ready version is the newest registration of that name, so that its state and reason are found.
+@blueprint.operation(
+    "GET /<ref:dataset>", Success(schema=DatasetSchema, plain=True, description="The dataset."), errors=[UnknownDataset]
+)
+def get_dataset(dataset: str) -> dict[str, Any]:
+    """Describe a dataset, with its interface, metrics and parameters
+
+    By its name (the latest version), `name@version`, `name@tag`, id or digest. It says what a model gets as its
+    observation, what it has to answer, and what its metrics mean.
+    """
+    return services().datasets.get(dataset)
+
+
+@blueprint.operation(
+    "DELETE /<ref:dataset>", Success(status=204, description="Deleted."), errors=[UnknownDataset, InUse, Invalid]
+)
+def delete_dataset(dataset: str) -> None:
+    """Delete a version, or with a name alone all versions of a dataset
+
+    `name@version` deletes a version. Refused while a simulation or a comparison that has not ended needs it.
+    Numbers of versions are not used again.
+    """
+    services().datasets.delete(dataset)
+
+
+@blueprint.operation(
+    "GET /<name:name>/versions",
+    Success(schema=DatasetPageSchema, description="A page of versions, newest first.", headers=LINK),
+    errors=[UnknownDataset],
+)
+@blueprint.takes(PageQuery)
+def list_dataset_versions(query: dict[str, Any], name: str) -> Response:
+    """List the versions of a dataset, including versions that are being registered
+
+    The newest first, each with its state and tags.
+    """
+    return page(*services().datasets.versions(name, **query))
+
+
+@blueprint.operation(
+    "PUT /<name:name>/tags/<name:tag>",
+    Success(schema=DatasetSchema, plain=True, description="The version that the tag now refers to."),
+    body={"application/json": TagSchema},
+    errors=(*VERSION_ERRORS, Invalid, UnsupportedMedia),
+)
+def put_dataset_tag(name: str, tag: str) -> dict[str, Any]:
+    """Set a tag to a version
+
+    `name@tag` refers to the version from then on. A tag that exists is moved.
+    """
+    return services().datasets.tag(name, tag, validated(TagSchema(), json_body())["version"])
+
+
+@blueprint.operation(
+    "DELETE /<name:name>/tags/<name:tag>", Success(status=204, description="Deleted."), errors=[NotFound]
+)
+def delete_dataset_tag(name: str, tag: str) -> None:
+    """Delete a tag
+
+    The version that it refers to stays.
+    """
+    services().datasets.untag(name, tag)
+
+
+@blueprint.operation(
+    "GET /<ref:dataset>/scenarios",
+    Success(schema=ScenarioPageSchema, description="A page of scenarios.", headers=LINK),
+    errors=(*VERSION_ERRORS, NotPlayable),
+)
+@blueprint.takes(NumberedPageQuery)
+def list_dataset_scenarios(query: dict[str, Any], dataset: str) -> Response:
+    """List the scenarios of a dataset
+
+    In order, in pages, each with its number and its parameters.
+    """
+    return page(*services().datasets.scenarios(dataset, **query))
+
+
+@blueprint.operation(
+    "GET /<ref:dataset>/scenarios/<task:index>/map",
+    Success(description="The map.", media={SVG: BINARY}, headers=DOWNLOAD_HEADERS),
+    other_responses={304: NOT_MODIFIED},
+    errors=(*VERSION_ERRORS, NotPlayable, NotFound, PreconditionFailed, RangeNotSatisfiable),
+)
+def get_scenario_map(dataset: str, index: int) -> Response:
+    """Draw a scenario on its street, without a simulation
+
+    Only scenarios of `car_street`, and of datasets that extend it, have a street. The map has the street around the
+    route, crossings, the route, and the model's car at its start; other vehicles are placed by the simulation.
+    """
+    from api.rendering.scenario_map import svg  # imported at the first use: most processes never draw a map
+
+    image = svg(*services().scenario_maps.find(dataset, index)).encode()
+    etag = f'"{hashlib.sha256(image).hexdigest()[:32]}"'
+    return serve(
+        lambda start, stop: iter((image[start:stop],)),
+        size=len(image),
+        etag=etag,
+        media_type=SVG,
+        headers=SANDBOXED,
     )
-    def get(self, dataset: str) -> dict[str, Any]:
-        """Describe a dataset, with its interface, metrics and parameters
-
-        By its name (the latest version), `name@version`, `name@tag`, id or digest. It says what a model gets as its
-        observation, what it has to answer, and what its metrics mean.
-        """
-        return services().datasets.get(dataset)
-
-    @blueprint.operation(
-        "delete_dataset", Success(status=204, description="Deleted."), errors=[UnknownDataset, InUse, Invalid]
-    )
-    def delete(self, dataset: str) -> None:
-        """Delete a version, or with a name alone all versions of a dataset
-
-        `name@version` deletes a version. Refused while a simulation or a comparison that has not ended needs it.
-        Numbers of versions are not used again.
-        """
-        services().datasets.delete(dataset)
 
 
-@blueprint.at("/<name:name>/versions")
-class VersionsView(MethodView):
-    """The versions of a dataset."""
+@blueprint.operation(
+    "GET /<ref:dataset>/leaderboard",
+    Success(schema=LeaderboardSchema, plain=True, description="The pooled simulations of each model."),
+    errors=(*VERSION_ERRORS, NotPlayable, Invalid),
+)
+@blueprint.takes(LeaderboardQuery)
+def get_dataset_leaderboard(query: dict[str, Any], dataset: str) -> dict[str, Any]:
+    """Rank the models that have played a version
 
-    @blueprint.takes(PageQuery)
-    @blueprint.operation(
-        "list_dataset_versions",
-        Success(schema=DatasetPageSchema, description="A page of versions, newest first.", headers=LINK),
-        errors=[UnknownDataset],
-    )
-    def get(self, query: dict[str, Any], name: str) -> Response:
-        """List the versions of a dataset, including versions that are being registered
-
-        The newest first, each with its state and tags.
-        """
-        return page(*services().datasets.versions(name, **query))
+    Of the 5,000 newest simulations of the version that have succeeded, those of all scenarios with the default
+    parameters. A task that is not `ok` counts with the worst value of the score.
+    """
+    return services().leaderboards.leaderboard(dataset, query["limit"])
 
 
-@blueprint.at("/<name:name>/tags/<name:tag>")
-class TagsView(MethodView):
-    """A tag: a name for a version, which can be moved to another version."""
+@blueprint.operation(
+    "GET /<ref:dataset>/files",
+    Success(schema=FilePageSchema, description="A page of files, by path.", headers=LINK),
+    errors=VERSION_ERRORS,
+)
+@blueprint.takes(FilePageQuery)
+def list_dataset_files(query: dict[str, Any], dataset: str) -> Response:
+    """List the files of a version
 
-    @blueprint.operation(
-        "put_dataset_tag",
-        Success(schema=DatasetSchema, plain=True, description="The version that the tag now refers to."),
-        body={"application/json": TagSchema},
-        errors=(*VERSION_ERRORS, Invalid, UnsupportedMedia),
-    )
-    def put(self, name: str, tag: str) -> dict[str, Any]:
-        """Set a tag to a version
-
-        `name@tag` refers to the version from then on. A tag that exists is moved.
-        """
-        return services().datasets.tag(name, tag, validated(TagSchema(), json_body())["version"])
-
-    @blueprint.operation("delete_dataset_tag", Success(status=204, description="Deleted."), errors=[NotFound])
-    def delete(self, name: str, tag: str) -> None:
-        """Delete a tag
-
-        The version that it refers to stays.
-        """
-        services().datasets.untag(name, tag)
+    By path, each with its size and its digest.
+    """
+    return page(*services().datasets.files(dataset, **query))
 
 
-@blueprint.at("/<ref:dataset>/scenarios")
-class ScenariosView(MethodView):
-    """The scenarios of a dataset."""
+@blueprint.operation(
+    "GET /<ref:dataset>/files/<path:file>",
+    Success(description="The file.", media={"*/*": BINARY}, headers=DOWNLOAD_HEADERS),
+    other_responses={206: PARTIAL_CONTENT | {"content": {"*/*": {"schema": BINARY}}}, 304: NOT_MODIFIED},
+    errors=(*VERSION_ERRORS, UnknownFile, PreconditionFailed, RangeNotSatisfiable),
+)
+@blueprint.takes(RangeHeaders, location="headers")
+def get_dataset_file(headers: dict[str, Any], dataset: str, file: str) -> Response:
+    """Download a file of a version, whole or a range of it
 
-    @blueprint.takes(NumberedPageQuery)
-    @blueprint.operation(
-        "list_dataset_scenarios",
-        Success(schema=ScenarioPageSchema, description="A page of scenarios.", headers=LINK),
-        errors=(*VERSION_ERRORS, NotPlayable),
-    )
-    def get(self, query: dict[str, Any], dataset: str) -> Response:
-        """List the scenarios of a dataset
-
-        In order, in pages, each with its number and its parameters.
-        """
-        return page(*services().datasets.scenarios(dataset, **query))
+    A `Range` is answered with 206, and an `If-None-Match` with 304 if the file is the same.
+    """
+    return download(services().datasets.file(dataset, file), file)
 
 
-@blueprint.at("/<ref:dataset>/scenarios/<task:index>/map")
-class ScenarioMapView(MethodView):
-    """The map of a scenario."""
+@blueprint.operation(
+    "GET /<name:name>/diff",
+    Success(
+        description="One line of JSON for each file that was added, removed or changed, by path.",
+        media={NDJSON: lines_of(ChangeSchema), TEXT: BINARY},
+    ),
+    errors=(*VERSION_ERRORS, NotAcceptable),
+)
+@blueprint.takes(DiffQuery)
+def compare_dataset_versions(query: dict[str, Any], name: str) -> Response:
+    """Compare two versions
 
-    @blueprint.operation(
-        "get_scenario_map",
-        Success(description="The map.", media={SVG: BINARY}, headers=DOWNLOAD_HEADERS),
-        other_responses={304: NOT_MODIFIED},
-        errors=(*VERSION_ERRORS, NotPlayable, NotFound, PreconditionFailed, RangeNotSatisfiable),
-    )
-    def get(self, dataset: str, index: int) -> Response:
-        """Draw a scenario on its street, without a simulation
-
-        Only scenarios of `car_street`, and of datasets that extend it, have a street. The map has the street around the
-        route, crossings, the route, and the model's car at its start; other vehicles are placed by the simulation.
-        """
-        from api.rendering.scenario_map import svg  # imported at the first use: most processes never draw a map
-
-        image = svg(*services().scenario_maps.find(dataset, index)).encode()
-        etag = f'"{hashlib.sha256(image).hexdigest()[:32]}"'
-        return serve(
-            lambda start, stop: iter((image[start:stop],)),
-            size=len(image),
-            etag=etag,
-            media_type=SVG,
-            headers=SANDBOXED,
-        )
-
-
-@blueprint.at("/<ref:dataset>/leaderboard")
-class LeaderboardView(MethodView):
-    """The leaderboard of a version."""
-
-    @blueprint.takes(LeaderboardQuery)
-    @blueprint.operation(
-        "get_dataset_leaderboard",
-        Success(schema=LeaderboardSchema, plain=True, description="The pooled simulations of each model."),
-        errors=(*VERSION_ERRORS, NotPlayable, Invalid),
-    )
-    def get(self, query: dict[str, Any], dataset: str) -> dict[str, Any]:
-        """Rank the models that have played a version
-
-        Of the 5,000 newest simulations of the version that have succeeded, those of all scenarios with the default
-        parameters. A task that is not `ok` counts with the worst value of the score.
-        """
-        return services().leaderboards.leaderboard(dataset, query["limit"])
-
-
-@blueprint.at("/<ref:dataset>/files")
-class FilesView(MethodView):
-    """The files of a version."""
-
-    @blueprint.takes(FilePageQuery)
-    @blueprint.operation(
-        "list_dataset_files",
-        Success(schema=FilePageSchema, description="A page of files, by path.", headers=LINK),
-        errors=VERSION_ERRORS,
-    )
-    def get(self, query: dict[str, Any], dataset: str) -> Response:
-        """List the files of a version
-
-        By path, each with its size and its digest.
-        """
-        return page(*services().datasets.files(dataset, **query))
-
-
-@blueprint.at("/<ref:dataset>/files/<path:file>")
-class FileView(MethodView):
-    """A file of a version."""
-
-    @blueprint.takes(RangeHeaders, location="headers")
-    @blueprint.operation(
-        "get_dataset_file",
-        Success(description="The file.", media={"*/*": BINARY}, headers=DOWNLOAD_HEADERS),
-        other_responses={206: PARTIAL_CONTENT | {"content": {"*/*": {"schema": BINARY}}}, 304: NOT_MODIFIED},
-        errors=(*VERSION_ERRORS, UnknownFile, PreconditionFailed, RangeNotSatisfiable),
-    )
-    def get(self, headers: dict[str, Any], dataset: str, file: str) -> Response:
-        """Download a file of a version, whole or a range of it
-
-        A `Range` is answered with 206, and an `If-None-Match` with 304 if the file is the same.
-        """
-        return download(services().datasets.file(dataset, file), file)
-
-
-@blueprint.at("/<name:name>/diff")
-class DiffView(MethodView):
-    """The differences between two versions."""
-
-    @blueprint.takes(DiffQuery)
-    @blueprint.operation(
-        "compare_dataset_versions",
-        Success(
-            description="One line of JSON for each file that was added, removed or changed, by path.",
-            media={NDJSON: lines_of(ChangeSchema), TEXT: BINARY},
-        ),
-        errors=(*VERSION_ERRORS, NotAcceptable),
-    )
-    def get(self, query: dict[str, Any], name: str) -> Response:
-        """Compare two versions
-
-        A line for each file that was added, removed or changed, by path. Versions are named by number or tag.
-        """
-        media_type = choose({NDJSON: NDJSON, TEXT: TEXT})
-        changes = services().datasets.diff(name, query["old"], query["new"])
-        return Response(_encoded_lines(changes), mimetype=media_type, direct_passthrough=True)
+    A line for each file that was added, removed or changed, by path. Versions are named by number or tag.
+    """
+    media_type = choose({NDJSON: NDJSON, TEXT: TEXT})
+    changes = services().datasets.diff(name, query["old"], query["new"])
+    return Response(_encoded_lines(changes), mimetype=media_type, direct_passthrough=True)
 
 
 def _encoded_lines(changes: Iterator[dict[str, Any]]) -> Iterator[bytes]:
@@ -309,35 +269,32 @@ def _encoded_lines(changes: Iterator[dict[str, Any]]) -> Iterator[bytes]:
     yield b"".join(lines)
 
 
-@blueprint.at("/<ref:dataset>/prefetch")
-class PrefetchView(MethodView):
-    """The prefetch of a version into this node's cache."""
+@blueprint.operation(
+    "GET /<ref:dataset>/prefetch",
+    Success(schema=PrefetchSchema, plain=True, description="The state of the prefetch."),
+    errors=(*VERSION_ERRORS, NotFound),
+)
+def get_dataset_prefetch(dataset: str) -> dict[str, Any]:
+    """Get the state of a prefetch
 
-    @blueprint.operation(
-        "get_dataset_prefetch",
-        Success(schema=PrefetchSchema, plain=True, description="The state of the prefetch."),
-        errors=(*VERSION_ERRORS, NotFound),
-    )
-    def get(self, dataset: str) -> dict[str, Any]:
-        """Get the state of a prefetch
+    `fetching`, `ready` or `failed`. A version that was never prefetched here has none.
+    """
+    return services().datasets.fetched(dataset)
 
-        `fetching`, `ready` or `failed`. A version that was never prefetched here has none.
-        """
-        return services().datasets.fetched(dataset)
 
-    @blueprint.operation(
-        "prefetch_dataset",
-        Success(
-            schema=PrefetchSchema,
-            status=202,
-            plain=True,
-            description="The version is being fetched; poll this address for the state.",
-        ),
-        errors=VERSION_ERRORS,
-    )
-    def post(self, dataset: str) -> dict[str, Any]:
-        """Fetch a version into this node's cache before it is simulated
+@blueprint.operation(
+    "POST /<ref:dataset>/prefetch",
+    Success(
+        schema=PrefetchSchema,
+        status=202,
+        plain=True,
+        description="The version is being fetched; poll this address for the state.",
+    ),
+    errors=VERSION_ERRORS,
+)
+def prefetch_dataset(dataset: str) -> dict[str, Any]:
+    """Fetch a version into this node's cache before it is simulated
 
-        Simulations fetch what they need by themselves; this does it earlier.
-        """
-        return services().datasets.prefetch(dataset)
+    Simulations fetch what they need by themselves; this does it earlier.
+    """
+    return services().datasets.prefetch(dataset)

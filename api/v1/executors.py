@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from flask.views import MethodView
-
 from api.blueprint import Blueprint, Success
 from api.body import json_body, validated
 from api.context import caller
@@ -17,51 +15,39 @@ blueprint = Blueprint("executors", __name__, url_prefix="/v1", description="Plac
 EXECUTOR = Success(schema=ExecutorSchema, description="The executor.")
 
 
-@blueprint.at("/executors")
-class ExecutorsView(MethodView):
-    """All executors."""
+@blueprint.operation(
+    "GET /executors", Success(schema=ExecutorListSchema, description="All executors, with their health.")
+)
+def list_executors() -> dict[str, Any]:
+    """List executors
 
-    @blueprint.operation(
-        "list_executors", Success(schema=ExecutorListSchema, description="All executors, with their health.")
-    )
-    def get(self) -> dict[str, Any]:
-        """List executors
-
-        Each with its workers, how many are in use, whether it answers, whether it is drained, and what a submission may
-        ask of it.
-        """
-        return {"items": services().executors.list()}
+    Each with its workers, how many are in use, whether it answers, whether it is drained, and what a submission may
+    ask of it.
+    """
+    return {"items": services().executors.list()}
 
 
-@blueprint.at("/executors/<name:name>/drain")
-class DrainView(MethodView):
-    """Drain of an executor."""
+@blueprint.operation(
+    "POST /executors/<name:name>/drain",
+    EXECUTOR,
+    body={"application/json": DrainSchema},
+    body_required=False,
+    errors=[Invalid, TooLarge, UnknownExecutor, UnsupportedMedia],
+)
+def drain_executor(name: str) -> ExecutorState:
+    """Drain an executor
 
-    @blueprint.operation(
-        "drain_executor",
-        EXECUTOR,
-        body={"application/json": DrainSchema},
-        body_required=False,
-        errors=[Invalid, TooLarge, UnknownExecutor, UnsupportedMedia],
-    )
-    def post(self, name: str) -> ExecutorState:
-        """Drain an executor
-
-        It is given no simulations, also after a restart, until `undrain`; what it runs goes on to its end. Queued
-        simulations that only it could run wait, and say so. Repeating it replaces the reason.
-        """
-        options = validated(DrainSchema(), json_body(optional=True))
-        return services().executors.drain(name, reason=options.get("reason", ""), by=caller())
+    It is given no simulations, also after a restart, until `undrain`; what it runs goes on to its end. Queued
+    simulations that only it could run wait, and say so. Repeating it replaces the reason.
+    """
+    options = validated(DrainSchema(), json_body(optional=True))
+    return services().executors.drain(name, reason=options.get("reason", ""), by=caller())
 
 
-@blueprint.at("/executors/<name:name>/undrain")
-class UndrainView(MethodView):
-    """End of a drain."""
+@blueprint.operation("POST /executors/<name:name>/undrain", EXECUTOR, errors=[UnknownExecutor])
+def undrain_executor(name: str) -> ExecutorState:
+    """Give a drained executor simulations again
 
-    @blueprint.operation("undrain_executor", EXECUTOR, errors=[UnknownExecutor])
-    def post(self, name: str) -> ExecutorState:
-        """Give a drained executor simulations again
-
-        Of an executor that is not drained, it changes nothing.
-        """
-        return services().executors.undrain(name)
+    Of an executor that is not drained, it changes nothing.
+    """
+    return services().executors.undrain(name)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from flask import Response
-from flask.views import MethodView
 
 from api.blueprint import Blueprint, Success, header, json_response
 from api.body import json_body, validated
@@ -26,39 +25,31 @@ def accepted(document: Mapping[str, Any]) -> Response:
     return json_response(_SCHEMA.dump(record), 202, {"Location": f"/v1/imports/{record['id']}"})
 
 
-@blueprint.at("")
-class ImportsView(MethodView):
-    """All imports."""
+@blueprint.operation(
+    "POST",
+    Success(
+        schema=ImportSchema,
+        status=202,
+        description="The import has begun.",
+        headers={"Location": header("Address of the import.")},
+    ),
+    body={"application/json": ImportRequest},
+    errors=[Invalid, UnsupportedMedia],
+)
+def import_model() -> Response:
+    """Import a model by reference
 
-    @blueprint.operation(
-        "import_model",
-        Success(
-            schema=ImportSchema,
-            status=202,
-            description="The import has begun.",
-            headers={"Location": header("Address of the import.")},
-        ),
-        body={"application/json": ImportRequest},
-        errors=[Invalid, UnsupportedMedia],
-    )
-    def post(self) -> Response:
-        """Import a model by reference
-
-        A job reads it once; its bytes are stored by their digest. `POST /v1/models` accepts the same body.
-        """
-        return accepted(json_body())
+    A job reads it once; its bytes are stored by their digest. `POST /v1/models` accepts the same body.
+    """
+    return accepted(json_body())
 
 
-@blueprint.at("/<id:id>")
-class ImportView(MethodView):
-    """One import."""
+@blueprint.operation(
+    "GET /<id:id>", Success(schema=ImportSchema, plain=True, description="The import."), errors=[UnknownImport]
+)
+def get_import(id: str) -> dict[str, Any]:
+    """Describe an import: its state, and its model once it is ready
 
-    @blueprint.operation(
-        "get_import", Success(schema=ImportSchema, plain=True, description="The import."), errors=[UnknownImport]
-    )
-    def get(self, id: str) -> dict[str, Any]:
-        """Describe an import: its state, and its model once it is ready
-
-        `fetching` until its bytes are read, then `ready` or `failed` with the reason.
-        """
-        return services().model_imports.get(id)
+    `fetching` until its bytes are read, then `ready` or `failed` with the reason.
+    """
+    return services().model_imports.get(id)

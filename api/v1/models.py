@@ -3,7 +3,6 @@
 from typing import Any
 
 from flask import Response, request
-from flask.views import MethodView
 
 from api import model_sources
 from api.blueprint import BINARY, Blueprint, Success, header, json_response
@@ -102,159 +101,145 @@ def from_json() -> Response:
     return created(model_sources.of_upload(options.pop("upload"), **options))
 
 
-@blueprint.at("")
-class ModelsView(MethodView):
-    """All models."""
+@blueprint.operation("GET", Success(schema=ModelPageSchema, description="A page of models.", headers=LINK))
+@blueprint.takes(ModelQuery)
+def list_models(query: dict[str, Any]) -> Response:
+    """List models
 
-    @blueprint.takes(ModelQuery)
-    @blueprint.operation("list_models", Success(schema=ModelPageSchema, description="A page of models.", headers=LINK))
-    def get(self, query: dict[str, Any]) -> Response:
-        """List models
-
-        Uploaded models, newest first, then the baselines that ship with the platform.
-        """
-        return page(*services().models.list(**query), MODEL_SCHEMA)
-
-    @blueprint.operation(
-        "create_model",
-        Success(schema=ModelSchema, status=201, description="The model is created.", headers=CREATED),
-        body={"application/json": ModelFromUpload},
-        errors=(*CREATION_ERRORS, UnknownUpload, UploadUnfinished, Gone, UnknownTransfer, DigestMismatch),
-    )
-    def post(self) -> Response:
-        """Create a model from a finished upload or from a transfer
-
-        The forms of `/v1/forms/models` are accepted here too, and the bodies of `/v1/imports`, with their answers.
-        """
-        return from_json() if request.mimetype == "application/json" else created(from_form())
+    Uploaded models, newest first, then the baselines that ship with the platform.
+    """
+    return page(*services().models.list(**query), MODEL_SCHEMA)
 
 
-@blueprint.at("/<ref:model>")
-class ModelView(MethodView):
-    """One model."""
+@blueprint.operation(
+    "POST",
+    Success(schema=ModelSchema, status=201, description="The model is created.", headers=CREATED),
+    body={"application/json": ModelFromUpload},
+    errors=(*CREATION_ERRORS, UnknownUpload, UploadUnfinished, Gone, UnknownTransfer, DigestMismatch),
+)
+def create_model() -> Response:
+    """Create a model from a finished upload or from a transfer
 
-    @blueprint.operation("get_model", Success(schema=ModelSchema, description="The model."), errors=[UnknownModel])
-    def get(self, model: str) -> Model:
-        """Describe a model
-
-        By its name (the newest version), `name@version`, `name@tag`, id or digest.
-        """
-        return services().models.get(model)
-
-    @blueprint.operation(
-        "delete_model",
-        Success(status=204, description="The model is deleted."),
-        errors=[UnknownModel, InUse, ShippedModel],
-    )
-    def delete(self, model: str) -> None:
-        """Delete a model
-
-        Names no longer find it, and its tags are deleted. Refused while a simulation or a comparison that has not ended
-        needs it, and for models that ship with the platform.
-        """
-        services().models.delete(model)
-
-    @blueprint.takes(ModelPutQuery)
-    @blueprint.operation(
-        "put_model",
-        Success(schema=ModelSchema, status=201, description="The model is created.", headers=CREATED),
-        body={"application/octet-stream": BINARY},
-        errors=(*CREATION_ERRORS, LengthRequired),
-    )
-    def put(self, query: dict[str, Any], model: str) -> Response:
-        """Create a model from the body
-
-        The path has the model's name; an existing name gets its next version.
-        """
-        filename = base_name(query.pop("filename", None)) or model
-        return created(services().models.add(raw_chunks(), name=model, filename=filename, **query))
+    The forms of `/v1/forms/models` are accepted here too, and the bodies of `/v1/imports`, with their answers.
+    """
+    return from_json() if request.mimetype == "application/json" else created(from_form())
 
 
-@blueprint.at("/<name:name>/tags/<name:tag>")
-class ModelTagsView(MethodView):
-    """A tag: a name for a version, which can be moved to another version."""
+@blueprint.operation("GET /<ref:model>", Success(schema=ModelSchema, description="The model."), errors=[UnknownModel])
+def get_model(model: str) -> Model:
+    """Describe a model
 
-    @blueprint.operation(
-        "put_model_tag",
-        Success(schema=ModelSchema, description="The version that the tag now refers to."),
-        body={"application/json": ModelTagSchema},
-        errors=(UnknownModel, ShippedModel, Invalid, UnsupportedMedia),
-    )
-    def put(self, name: str, tag: str) -> Model:
-        """Set a tag to a version of a model
-
-        `name@tag` refers to the version from then on. A tag that exists is moved; simulations and comparisons keep the
-        version that they were submitted with.
-        """
-        return services().models.tag(name, tag, validated(ModelTagSchema(), json_body())["version"])
-
-    @blueprint.operation("delete_model_tag", Success(status=204, description="Deleted."), errors=[NotFound])
-    def delete(self, name: str, tag: str) -> None:
-        """Delete a tag of a model
-
-        The version that it refers to stays.
-        """
-        services().models.untag(name, tag)
+    By its name (the newest version), `name@version`, `name@tag`, id or digest.
+    """
+    return services().models.get(model)
 
 
-@blueprint.at("/<ref:model>/lock")
-class ModelLockView(MethodView):
-    """The lock of a model's dependencies."""
+@blueprint.operation(
+    "PUT /<ref:model>",
+    Success(schema=ModelSchema, status=201, description="The model is created.", headers=CREATED),
+    body={"application/octet-stream": BINARY},
+    errors=(*CREATION_ERRORS, LengthRequired),
+)
+@blueprint.takes(ModelPutQuery)
+def put_model(query: dict[str, Any], model: str) -> Response:
+    """Create a model from the body
 
-    @blueprint.operation(
-        "get_model_lock",
-        Success(
-            description="A requirements file with a version and hashes for each package.",
-            media={"text/plain": {"type": "string"}},
-        ),
-        errors=[UnknownModel, NoLock],
-    )
-    def get(self, model: str) -> Response:
-        """Get the lock of a model's dependencies
-
-        The packages of all simulations with this model, for ever: its content has one lock, which its first simulation
-        resolves.
-        """
-        record = services().models.get(model)
-        lock = services().models.lock(record)
-        if lock is None:
-            raise NoLock(
-                "The model declares no dependencies."
-                if record.dependencies is None
-                else "The dependencies were not resolved yet: the model's first simulation does (`POST /v1/checks`)."
-            )
-        return Response(lock, mimetype="text/plain")
+    The path has the model's name; an existing name gets its next version.
+    """
+    filename = base_name(query.pop("filename", None)) or model
+    return created(services().models.add(raw_chunks(), name=model, filename=filename, **query))
 
 
-@blueprint.at("/<ref:model>/content")
-class ModelContentView(MethodView):
-    """The content of a model."""
+@blueprint.operation(
+    "DELETE /<ref:model>",
+    Success(status=204, description="The model is deleted."),
+    errors=[UnknownModel, InUse, ShippedModel],
+)
+def delete_model(model: str) -> None:
+    """Delete a model
 
-    @blueprint.takes(RedirectQuery)
-    @blueprint.takes(RangeHeaders, location="headers")
-    @blueprint.operation(
-        "get_model_content",
-        Success(description="The bytes.", media={"application/octet-stream": BINARY}, headers=DOWNLOAD_HEADERS),
-        other_responses={
-            206: PARTIAL_CONTENT | {"content": {"application/octet-stream": {"schema": BINARY}}},
-            304: NOT_MODIFIED,
-            307: REDIRECT,
-        },
-        errors=[UnknownModel, PreconditionFailed, RangeNotSatisfiable, StoreUnavailable],
-    )
-    def get(self, query: dict[str, Any], headers: dict[str, Any], model: str) -> Response:
-        """Download a model, whole or a range of it
+    Names no longer find it, and its tags are deleted. Refused while a simulation or a comparison that has not ended
+    needs it, and for models that ship with the platform.
+    """
+    services().models.delete(model)
 
-        The bytes as they were sent. A `Range` is answered with 206. With `redirect`, they come from the object store
-        itself where that is possible.
-        """
-        record = services().models.get(model)
-        if wants_redirect(query) and (url := services().models.link(record)) is not None:
-            return redirect(url)
-        blob = Download(
-            record.size,
-            "application/octet-stream",
-            record.digest,
-            lambda start, stop: services().models.content(record, start, stop),
+
+@blueprint.operation(
+    "PUT /<name:name>/tags/<name:tag>",
+    Success(schema=ModelSchema, description="The version that the tag now refers to."),
+    body={"application/json": ModelTagSchema},
+    errors=(UnknownModel, ShippedModel, Invalid, UnsupportedMedia),
+)
+def put_model_tag(name: str, tag: str) -> Model:
+    """Set a tag to a version of a model
+
+    `name@tag` refers to the version from then on. A tag that exists is moved; simulations and comparisons keep the
+    version that they were submitted with.
+    """
+    return services().models.tag(name, tag, validated(ModelTagSchema(), json_body())["version"])
+
+
+@blueprint.operation(
+    "DELETE /<name:name>/tags/<name:tag>", Success(status=204, description="Deleted."), errors=[NotFound]
+)
+def delete_model_tag(name: str, tag: str) -> None:
+    """Delete a tag of a model
+
+    The version that it refers to stays.
+    """
+    services().models.untag(name, tag)
+
+
+@blueprint.operation(
+    "GET /<ref:model>/lock",
+    Success(
+        description="A requirements file with a version and hashes for each package.",
+        media={"text/plain": {"type": "string"}},
+    ),
+    errors=[UnknownModel, NoLock],
+)
+def get_model_lock(model: str) -> Response:
+    """Get the lock of a model's dependencies
+
+    The packages of all simulations with this model, for ever: its content has one lock, which its first simulation
+    resolves.
+    """
+    record = services().models.get(model)
+    lock = services().models.lock(record)
+    if lock is None:
+        raise NoLock(
+            "The model declares no dependencies."
+            if record.dependencies is None
+            else "The dependencies were not resolved yet: the model's first simulation does (`POST /v1/checks`)."
         )
-        return download(blob, record.filename or record.name)
+    return Response(lock, mimetype="text/plain")
+
+
+@blueprint.operation(
+    "GET /<ref:model>/content",
+    Success(description="The bytes.", media={"application/octet-stream": BINARY}, headers=DOWNLOAD_HEADERS),
+    other_responses={
+        206: PARTIAL_CONTENT | {"content": {"application/octet-stream": {"schema": BINARY}}},
+        304: NOT_MODIFIED,
+        307: REDIRECT,
+    },
+    errors=[UnknownModel, PreconditionFailed, RangeNotSatisfiable, StoreUnavailable],
+)
+@blueprint.takes(RedirectQuery)
+@blueprint.takes(RangeHeaders, location="headers")
+def get_model_content(query: dict[str, Any], headers: dict[str, Any], model: str) -> Response:
+    """Download a model, whole or a range of it
+
+    The bytes as they were sent. A `Range` is answered with 206. With `redirect`, they come from the object store
+    itself where that is possible.
+    """
+    record = services().models.get(model)
+    if wants_redirect(query) and (url := services().models.link(record)) is not None:
+        return redirect(url)
+    blob = Download(
+        record.size,
+        "application/octet-stream",
+        record.digest,
+        lambda start, stop: services().models.content(record, start, stop),
+    )
+    return download(blob, record.filename or record.name)

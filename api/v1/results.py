@@ -5,7 +5,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from flask import Response, request
-from flask.views import MethodView
 
 from api.blueprint import BINARY, TEXT, Blueprint, Success, empty_response, header, lines_of
 from api.byte_ranges import matches, read_ahead, serve
@@ -123,127 +122,111 @@ def next_page(cursor: str) -> str:
     return f'<{request.path}?{urlencode([*query, ("after", cursor)])}>; rel="next"'
 
 
-@blueprint.at("/results")
-class ResultsView(MethodView):
-    """The results of a simulation."""
+@blueprint.operation(
+    "GET /results",
+    Success(
+        description="Results, a line or row for each task.",
+        media={NDJSON: lines_of(ResultSchema), CSV: BINARY, PARQUET: BINARY, SSE: BINARY},
+        headers=LINK | {"Total-Count": header("Number of results on all pages, if the request has `count`.")},
+    ),
+    other_responses={
+        204: {"description": "The stream has delivered all results already: do not reconnect."},
+        206: PARTIAL_CONTENT | {"content": {PARQUET: {"schema": BINARY}}},
+        304: NOT_MODIFIED,
+    },
+    errors=[UnknownSimulation, NotAcceptable, TooManyStreams, PreconditionFailed, RangeNotSatisfiable],
+)
+@blueprint.takes(ResultsQuery)
+@blueprint.takes(ResultsHeaders, location="headers")
+def get_simulation_results(query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
+    """Get results
 
-    @blueprint.takes(ResultsQuery)
-    @blueprint.takes(ResultsHeaders, location="headers")
-    @blueprint.operation(
-        "get_simulation_results",
-        Success(
-            description="Results, a line or row for each task.",
-            media={NDJSON: lines_of(ResultSchema), CSV: BINARY, PARQUET: BINARY, SSE: BINARY},
-            headers=LINK | {"Total-Count": header("Number of results on all pages, if the request has `count`.")},
-        ),
-        other_responses={
-            204: {"description": "The stream has delivered all results already: do not reconnect."},
-            206: PARTIAL_CONTENT | {"content": {PARQUET: {"schema": BINARY}}},
-            304: NOT_MODIFIED,
-        },
-        errors=[UnknownSimulation, NotAcceptable, TooManyStreams, PreconditionFailed, RangeNotSatisfiable],
+    The present results in task order, or a selection of them by `where`, `status`, `sort` and `limit`; or with
+    `follow`, in order of arrival until the simulation ends. A stream of lines that cannot be completed ends with a
+    line `{"incomplete": reason}`.
+    """
+    if query["follow"]:
+        if "start" in query:
+            raise Invalid("`from` is for results in task order; resume a followed stream with `skip`.")
+        if selecting := sorted(query.keys() & {"status", "where", "sort", "limit", "after"}):
+            raise Invalid(f"`{selecting[0]}` selects present results; leave it out, or leave out `follow`.")
+        format = choose(STREAM_FORMATS, query.get("format"))
+        if format not in STREAM_FORMATS:
+            raise Invalid(f"The format {format} cannot be streamed; leave out `follow` or `format`.")
+        if format == "sse" and (last_id := headers.get("last_event_id")):
+            return (
+                empty_response(204, STREAM_HEADERS)
+                if services().results.delivered(id, last_id)
+                else follow(id, last_id, format)
+            )
+        return follow(id, query.get("skip", 0), format)
+    if "skip" in query:
+        raise Invalid("`skip` is for a followed stream; use `from` for results in task order.")
+    selection = Selection(
+        start=query.get("start", 0),
+        statuses=frozenset(query.get("status", ())),
+        where=tuple(map(Condition.read, query.get("where", ()))),
+        sort=query.get("sort"),
+        limit=query.get("limit"),
+        after=query.get("after"),
+        count=query["count"],
     )
-    def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
-        """Get results
-
-        The present results in task order, or a selection of them by `where`, `status`, `sort` and `limit`; or with
-        `follow`, in order of arrival until the simulation ends. A stream of lines that cannot be completed ends with a
-        line `{"incomplete": reason}`.
-        """
-        if query["follow"]:
-            if "start" in query:
-                raise Invalid("`from` is for results in task order; resume a followed stream with `skip`.")
-            if selecting := sorted(query.keys() & {"status", "where", "sort", "limit", "after"}):
-                raise Invalid(f"`{selecting[0]}` selects present results; leave it out, or leave out `follow`.")
-            format = choose(STREAM_FORMATS, query.get("format"))
-            if format not in STREAM_FORMATS:
-                raise Invalid(f"The format {format} cannot be streamed; leave out `follow` or `format`.")
-            if format == "sse" and (last_id := headers.get("last_event_id")):
-                return (
-                    empty_response(204, STREAM_HEADERS)
-                    if services().results.delivered(id, last_id)
-                    else follow(id, last_id, format)
-                )
-            return follow(id, query.get("skip", 0), format)
-        if "skip" in query:
-            raise Invalid("`skip` is for a followed stream; use `from` for results in task order.")
-        selection = Selection(
-            start=query.get("start", 0),
-            statuses=frozenset(query.get("status", ())),
-            where=tuple(map(Condition.read, query.get("where", ()))),
-            sort=query.get("sort"),
-            limit=query.get("limit"),
-            after=query.get("after"),
-            count=query["count"],
-        )
-        if selection.count and selection.limit is None:
-            raise Invalid("`count` is for pages: add a `limit`, such as 1.")
-        if selection.after is not None and not selection.pages:
-            raise Invalid("`after` is the cursor of a page; add the `limit` and `sort` of the page before.")
-        return table(id, selection, choose(FORMATS, query.get("format")))
+    if selection.count and selection.limit is None:
+        raise Invalid("`count` is for pages: add a `limit`, such as 1.")
+    if selection.after is not None and not selection.pages:
+        raise Invalid("`after` is the cursor of a page; add the `limit` and `sort` of the page before.")
+    return table(id, selection, choose(FORMATS, query.get("format")))
 
 
-@blueprint.at("/events")
-class EventsView(MethodView):
-    """The events of a simulation."""
+@blueprint.operation(
+    "GET /events",
+    Success(description="Events as they happen, until the simulation has ended.", media={SSE: BINARY}),
+    other_responses={204: {"description": "The last event has been received already: do not reconnect."}},
+    errors=[UnknownSimulation, TooManyStreams],
+)
+@blueprint.takes(EventsQuery)
+@blueprint.takes(EventsHeaders, location="headers")
+def watch_simulation_events(query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
+    """Stream the events of a simulation, as server-sent events
 
-    @blueprint.takes(EventsQuery)
-    @blueprint.takes(EventsHeaders, location="headers")
-    @blueprint.operation(
-        "watch_simulation_events",
-        Success(description="Events as they happen, until the simulation has ended.", media={SSE: BINARY}),
-        other_responses={204: {"description": "The last event has been received already: do not reconnect."}},
-        errors=[UnknownSimulation, TooManyStreams],
-    )
-    def get(self, query: dict[str, Any], headers: dict[str, Any], id: str) -> Response:
-        """Stream the events of a simulation, as server-sent events
-
-        State, progress, staging, launches and changes of workers, each with its number as the id of the event. A client
-        that reconnects with `Last-Event-ID` gets what it has missed.
-        """
-        return stream_events(services().results, id, query, headers)
+    State, progress, staging, launches and changes of workers, each with its number as the id of the event. A client
+    that reconnects with `Last-Event-ID` gets what it has missed.
+    """
+    return stream_events(services().results, id, query, headers)
 
 
-@blueprint.at("/history")
-class HistoryView(MethodView):
-    """The events of a simulation so far."""
+@blueprint.operation(
+    "GET /history",
+    Success(schema=EventPageSchema, description="A page of events, in order.", headers=LINK),
+    errors=[UnknownSimulation],
+)
+@blueprint.takes(HistoryQuery)
+def list_simulation_events(query: dict[str, Any], id: str) -> Response:
+    """List the events of a simulation so far
 
-    @blueprint.takes(HistoryQuery)
-    @blueprint.operation(
-        "list_simulation_events",
-        Success(schema=EventPageSchema, description="A page of events, in order.", headers=LINK),
-        errors=[UnknownSimulation],
-    )
-    def get(self, query: dict[str, Any], id: str) -> Response:
-        """List the events of a simulation so far
-
-        In order, in pages: the events that `/events` streams, without waiting for more.
-        """
-        limit = query["limit"]
-        events = services().results.events(id, query["after"], limit + 1, types=query.get("type", ()))
-        shown = [{"number": event.seq, "type": event.type, "at": event.at, **event.body} for event in events[:limit]]
-        return page(shown, events[limit - 1].seq if len(events) > limit else None)
+    In order, in pages: the events that `/events` streams, without waiting for more.
+    """
+    limit = query["limit"]
+    events = services().results.events(id, query["after"], limit + 1, types=query.get("type", ()))
+    shown = [{"number": event.seq, "type": event.type, "at": event.at, **event.body} for event in events[:limit]]
+    return page(shown, events[limit - 1].seq if len(events) > limit else None)
 
 
-@blueprint.at("/logs")
-class LogsView(MethodView):
-    """The logs of a simulation."""
+@blueprint.operation(
+    "GET /logs",
+    Success(description="Lines, each prefixed with the name of its writer.", media={"text/plain": TEXT}),
+    errors=[UnknownSimulation, TooManyStreams],
+)
+@blueprint.takes(LogsQuery)
+def get_simulation_logs(query: dict[str, Any], id: str) -> Response:
+    """Get the logs of models and simulators
 
-    @blueprint.takes(LogsQuery)
-    @blueprint.operation(
-        "get_simulation_logs",
-        Success(description="Lines, each prefixed with the name of its writer.", media={"text/plain": TEXT}),
-        errors=[UnknownSimulation, TooManyStreams],
-    )
-    def get(self, query: dict[str, Any], id: str) -> Response:
-        """Get the logs of models and simulators
-
-        What models and simulators have printed so far, in order of arrival; with `follow`, until the simulation ends.
-        Control characters are escaped unless `raw` is true.
-        """
-        require_free_stream()
-        lines = services().results.logs(id, follow=query["follow"], heartbeat=context().heartbeat)
-        lines = encode_heartbeats(lines if query["follow"] else read_ahead(lines))
-        body = lines if query["raw"] else escaped(lines)
-        headers = {"Content-Security-Policy": "sandbox", "Content-Disposition": "inline"}
-        return stream(body, "text/plain; charset=utf-8", headers=headers)
+    What models and simulators have printed so far, in order of arrival; with `follow`, until the simulation ends.
+    Control characters are escaped unless `raw` is true.
+    """
+    require_free_stream()
+    lines = services().results.logs(id, follow=query["follow"], heartbeat=context().heartbeat)
+    lines = encode_heartbeats(lines if query["follow"] else read_ahead(lines))
+    body = lines if query["raw"] else escaped(lines)
+    headers = {"Content-Security-Policy": "sandbox", "Content-Disposition": "inline"}
+    return stream(body, "text/plain; charset=utf-8", headers=headers)

@@ -7,14 +7,13 @@ one and decode one per operation. `POST /v1/simulations` and `POST /v1/models` a
 from typing import Any
 
 from flask import Response
-from flask.views import MethodView
 
 from api.blueprint import Blueprint, Success, json_response
 from api.body import json_body, validated
 from api.schemas.models import ModelCheckFields, ModelChecksSchema, ModelForm, ModelSchema
 from api.schemas.simulations import SimulationSchema
 from api.schemas.submissions import DryRunSchema, RerunSchema, SubmissionForm, SubmissionHeaders, SubmissionSchema
-from api.submissions import check_model, dry_run, receive_form, receive_json, rerun, submit
+from api.submissions import checks_of, dry_run, receive_form, receive_json, rerun, submit
 from api.v1.models import CREATED as MODEL_CREATED
 from api.v1.models import CREATION_ERRORS, created, from_form
 from api.v1.simulations import CREATED, NEXT, SUBMISSION_ERRORS
@@ -29,100 +28,76 @@ CHECKED = Success(schema=DryRunSchema, plain=True, description="Whether the mode
 ACCEPTED = Success(status=201, schema=SimulationSchema, description="Accepted.", headers=CREATED, links=NEXT)
 
 
-@blueprint.at("/checks")
-class ChecksView(MethodView):
-    """Checks of submissions."""
+@blueprint.operation("POST /checks", CHECKED, body={"application/json": SubmissionSchema}, errors=CHECK_ERRORS)
+def check_submission() -> Response:
+    """Check with one real step whether a model loads and fits a dataset (dry run)
 
-    @blueprint.operation("check_submission", CHECKED, body={"application/json": SubmissionSchema}, errors=CHECK_ERRORS)
-    def post(self) -> Response:
-        """Check with one real step whether a model loads and fits a dataset (dry run)
-
-        Takes the body of a submission, and answers after a few real steps with the reason if the model does not fit.
-        Nothing is stored. The first check in a runtime installs its packages, and may take minutes.
-        """
-        return json_response(dry_run(*receive_json()))
+    Takes the body of a submission, and answers after a few real steps with the reason if the model does not fit.
+    Nothing is stored. The first check in a runtime installs its packages, and may take minutes.
+    """
+    return json_response(dry_run(*receive_json()))
 
 
-@blueprint.at("/models/<ref:model>/check")
-class ModelCheckView(MethodView):
-    """Checks of a stored model."""
+@blueprint.operation(
+    "POST /models/<ref:model>/check",
+    Success(schema=ModelChecksSchema, description="One check for each dataset; no simulation is kept."),
+    body={"application/json": ModelCheckFields},
+    body_required=False,
+    errors=CHECK_ERRORS,
+)
+def check_model(model: str) -> dict[str, Any]:
+    """Find the datasets that a model fits
 
-    @blueprint.operation(
-        "check_model",
-        Success(schema=ModelChecksSchema, description="One check for each dataset; no simulation is kept."),
-        body={"application/json": ModelCheckFields},
-        body_required=False,
-        errors=CHECK_ERRORS,
-    )
-    def post(self, model: str) -> dict[str, Any]:
-        """Find the datasets that a model fits
-
-        A dry run for each dataset, a few at a time. Tells how the model describes itself, how fast it answers and how
-        much memory it takes. A registered dataset is not tried if the built-in one that it extends refuses the model.
-        The first check in a runtime installs its packages, and may take minutes.
-        """
-        options = validated(ModelCheckFields(), json_body(optional=True))
-        return {"items": check_model(model, options.pop("datasets"), options)}
+    A dry run for each dataset, a few at a time. Tells how the model describes itself, how fast it answers and how
+    much memory it takes. A registered dataset is not tried if the built-in one that it extends refuses the model.
+    The first check in a runtime installs its packages, and may take minutes.
+    """
+    options = validated(ModelCheckFields(), json_body(optional=True))
+    return {"items": checks_of(model, options.pop("datasets"), options)}
 
 
-@blueprint.at("/reruns")
-class RerunsView(MethodView):
-    """Repetitions of archived simulations."""
+@blueprint.operation("POST /reruns", ACCEPTED, body={"application/json": RerunSchema}, errors=SUBMISSION_ERRORS)
+@blueprint.takes(SubmissionHeaders, location="headers")
+def rerun_simulation(headers: dict[str, Any]) -> Response:
+    """Repeat a simulation from the `simulation.json` of its archive
 
-    @blueprint.takes(SubmissionHeaders, location="headers")
-    @blueprint.operation("rerun_simulation", ACCEPTED, body={"application/json": RerunSchema}, errors=SUBMISSION_ERRORS)
-    def post(self, headers: dict[str, Any]) -> Response:
-        """Repeat a simulation from the `simulation.json` of its archive
-
-        The same model and dataset, by their digests, the same scenarios and seeds: the results are the same. Models and
-        datasets that were deleted have to be uploaded first.
-        """
-        return submit(rerun(json_body()), None, key=headers.get("idempotency_key"), prefer=headers.get("prefer"))
+    The same model and dataset, by their digests, the same scenarios and seeds: the results are the same. Models and
+    datasets that were deleted have to be uploaded first.
+    """
+    return submit(rerun(json_body()), None, key=headers.get("idempotency_key"), prefer=headers.get("prefer"))
 
 
-@blueprint.at("/forms/simulations")
-class SimulationFormView(MethodView):
-    """Submissions as forms."""
+@blueprint.operation(
+    "POST /forms/simulations", ACCEPTED, body={"multipart/form-data": SubmissionForm}, errors=SUBMISSION_ERRORS
+)
+@blueprint.takes(SubmissionHeaders, location="headers")
+def submit_form(headers: dict[str, Any]) -> Response:
+    """Submit a simulation as a form that contains the model
 
-    @blueprint.takes(SubmissionHeaders, location="headers")
-    @blueprint.operation(
-        "submit_form", ACCEPTED, body={"multipart/form-data": SubmissionForm}, errors=SUBMISSION_ERRORS
-    )
-    def post(self, headers: dict[str, Any]) -> Response:
-        """Submit a simulation as a form that contains the model
-
-        Members that are objects are text that contains JSON. Otherwise as `POST /v1/simulations`.
-        """
-        return submit(*receive_form(), key=headers.get("idempotency_key"), prefer=headers.get("prefer"))
+    Members that are objects are text that contains JSON. Otherwise as `POST /v1/simulations`.
+    """
+    return submit(*receive_form(), key=headers.get("idempotency_key"), prefer=headers.get("prefer"))
 
 
-@blueprint.at("/forms/checks")
-class CheckFormView(MethodView):
-    """Checks of submissions as forms."""
+@blueprint.operation("POST /forms/checks", CHECKED, body={"multipart/form-data": SubmissionForm}, errors=CHECK_ERRORS)
+def check_form() -> Response:
+    """Check with one real step whether the model in a form loads and fits a dataset (dry run)
 
-    @blueprint.operation("check_form", CHECKED, body={"multipart/form-data": SubmissionForm}, errors=CHECK_ERRORS)
-    def post(self) -> Response:
-        """Check with one real step whether the model in a form loads and fits a dataset (dry run)
-
-        Takes the form of a submission, and answers after a few real steps with the reason if the model does not fit.
-        Nothing is stored.
-        """
-        return json_response(dry_run(*receive_form()))
+    Takes the form of a submission, and answers after a few real steps with the reason if the model does not fit.
+    Nothing is stored.
+    """
+    return json_response(dry_run(*receive_form()))
 
 
-@blueprint.at("/forms/models")
-class ModelFormView(MethodView):
-    """Models as forms."""
+@blueprint.operation(
+    "POST /forms/models",
+    Success(schema=ModelSchema, status=201, description="The model is created.", headers=MODEL_CREATED),
+    body={"multipart/form-data": ModelForm},
+    errors=CREATION_ERRORS,
+)
+def upload_model() -> Response:
+    """Create a model from a form that contains it
 
-    @blueprint.operation(
-        "upload_model",
-        Success(schema=ModelSchema, status=201, description="The model is created.", headers=MODEL_CREATED),
-        body={"multipart/form-data": ModelForm},
-        errors=CREATION_ERRORS,
-    )
-    def post(self) -> Response:
-        """Create a model from a form that contains it
-
-        An existing name gets its next version; the content of its newest version stays that version.
-        """
-        return created(from_form())
+    An existing name gets its next version; the content of its newest version stays that version.
+    """
+    return created(from_form())

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 from flask import Response
-from flask.views import MethodView
 
 from api.blueprint import BINARY, Blueprint, Success
 from api.byte_ranges import read_ahead
@@ -58,32 +57,28 @@ def as_table(rows: Iterable[Mapping[str, Any]], format: str) -> Iterator[bytes]:
         yield from written((table_of(group, kinds) for group in groups), schema_of(kinds))
 
 
-@blueprint.at("/sweep")
-class SweepView(MethodView):
-    """The combinations of a sweep."""
+@blueprint.operation(
+    "GET /sweep",
+    Success(
+        description="A row for each combination of the swept parameters.",
+        media={"application/json": SweepSchema, CSV: BINARY, PARQUET: BINARY},
+    ),
+    errors=[UnknownSimulation, NotFinished, NotAcceptable],
+)
+@blueprint.takes(SweepQuery)
+def get_simulation_sweep(query: dict[str, Any], id: str) -> Response:
+    """Get the statistics of each combination of a sweep
 
-    @blueprint.takes(SweepQuery)
-    @blueprint.operation(
-        "get_simulation_sweep",
-        Success(
-            description="A row for each combination of the swept parameters.",
-            media={"application/json": SweepSchema, CSV: BINARY, PARQUET: BINARY},
-        ),
-        errors=[UnknownSimulation, NotFinished, NotAcceptable],
-    )
-    def get(self, query: dict[str, Any], id: str) -> Response:
-        """Get the statistics of each combination of a sweep
-
-        The rows have the parameters, and for their tasks what a summary has for all; intervals of means are of the
-        normal approximation, not of the bootstrap. Tables have the columns `params.*`, `tasks.*`, `statuses.*`,
-        `outcomes.*` and `metrics.*`.
-        """
-        format = choose(FORMATS, query.get("format"))
-        parameters, rows = services().sweeps.sweep(id)
-        if format == "json":
-            body = read_ahead(as_json(parameters, rows))
-            return Response(body, content_type="application/json", direct_passthrough=True)
-        headers = {"Content-Disposition": f'attachment; filename="{id}-sweep.{format}"'}
-        type = f"{CSV}; charset=utf-8" if format == "csv" else PARQUET
-        body = read_ahead(as_table(rows, format))
-        return Response(body, headers=headers, content_type=type, direct_passthrough=True)
+    The rows have the parameters, and for their tasks what a summary has for all; intervals of means are of the
+    normal approximation, not of the bootstrap. Tables have the columns `params.*`, `tasks.*`, `statuses.*`,
+    `outcomes.*` and `metrics.*`.
+    """
+    format = choose(FORMATS, query.get("format"))
+    parameters, rows = services().sweeps.sweep(id)
+    if format == "json":
+        body = read_ahead(as_json(parameters, rows))
+        return Response(body, content_type="application/json", direct_passthrough=True)
+    headers = {"Content-Disposition": f'attachment; filename="{id}-sweep.{format}"'}
+    type = f"{CSV}; charset=utf-8" if format == "csv" else PARQUET
+    body = read_ahead(as_table(rows, format))
+    return Response(body, headers=headers, content_type=type, direct_passthrough=True)

@@ -1,7 +1,5 @@
 """Route /v1/transfers: presigned URLs for uploads directly to the object store."""
 
-from flask.views import MethodView
-
 from api.blueprint import Blueprint, Success
 from api.context import file_services as services
 from api.schemas.transfers import TransferSchema
@@ -13,19 +11,15 @@ blueprint = Blueprint(
 )
 
 
-@blueprint.at("")
-class TransfersView(MethodView):
-    """All transfers."""
+@blueprint.operation(
+    "POST",
+    Success(schema=TransferSchema, status=201, description="The transfer, with its URL."),
+    errors=[NoDirectTransfer, StoreUnavailable],
+)
+def create_transfer() -> PresignedUpload:
+    """Create a transfer: a presigned URL for a large file
 
-    @blueprint.operation(
-        "create_transfer",
-        Success(schema=TransferSchema, status=201, description="The transfer, with its URL."),
-        errors=[NoDirectTransfer, StoreUnavailable],
-    )
-    def post(self) -> PresignedUpload:
-        """Create a transfer: a presigned URL for a large file
-
-        `PUT` the bytes to `url`, then create a model from them: `POST /v1/models` with `{"transfer": key, "filename":
-        "policy.onnx"}`. Bytes from which no model was created within a day are deleted.
-        """
-        return services().transfers.presign()
+    `PUT` the bytes to `url`, then create a model from them: `POST /v1/models` with `{"transfer": key, "filename":
+    "policy.onnx"}`. Bytes from which no model was created within a day are deleted.
+    """
+    return services().transfers.presign()

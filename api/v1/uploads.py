@@ -5,7 +5,6 @@ from functools import wraps
 from typing import Any
 
 from flask import Response, request
-from flask.views import MethodView
 from werkzeug.http import http_date
 
 from api import tus
@@ -162,139 +161,137 @@ def create() -> Upload:
     return services().uploads.create(length, metadata, partial=kind == "partial", caller=caller())
 
 
-@blueprint.at("")
-class UploadsView(MethodView):
-    """All uploads."""
+@blueprint.operation(
+    "OPTIONS",
+    Success(status=204, description="The supported version and extensions.", headers=CAPABILITY_HEADERS),
+)
+def get_uploads_capabilities() -> Response:
+    """Get the supported version and extensions of tus
 
-    @blueprint.takes(PageQuery)
-    @blueprint.operation(
-        "list_uploads", Success(schema=UploadPageSchema, description="A page of uploads, newest first.", headers=LINK)
-    )
-    def get(self, query: dict[str, Any]) -> Response:
-        """List uploads
-
-        The newest first, finished or not, until they expire.
-        """
-        uploads, following = services().uploads.list(**query)
-        return page([as_json(upload) for upload in uploads], following, UPLOAD_SCHEMA)
-
-    @blueprint.operation(
-        "create_upload",
-        Success(
-            status=201,
-            description="The upload is created, with the bytes of the body.",
-            headers=PROGRESS_HEADERS | {"Location": header("Address of the upload.")},
-        ),
-        body={tus.MEDIA_TYPE: BINARY},
-        body_required=False,
-        errors=(*APPEND_ERRORS, TooManyUploads, UploadUnfinished, Invalid),
-    )
-    @requires_tus("Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Concat", "Upload-Checksum")
-    def post(self) -> Response:
-        """Create an upload, or concatenate partial uploads
-
-        The body may contain the first bytes.
-        """
-        checksum = tus.checksum(request.headers.get("Upload-Checksum"))
-        has_bytes = has_upload_bytes()
-        upload = create()
-        if has_bytes:
-            try:
-                upload = append(upload.id, upload.offset, None, checksum)
-            except PlatformError:
-                services().uploads.delete(upload.id)  # its address has not been sent to the client
-                raise
-        return empty_response(201, {"Location": f"{tus.PATH}/{upload.id}", **progress_headers(upload)})
-
-    @blueprint.operation(
-        "get_uploads_capabilities",
-        Success(status=204, description="The supported version and extensions.", headers=CAPABILITY_HEADERS),
-    )
-    def options(self) -> Response:
-        """Get the supported version and extensions of tus
-
-        In headers, as the protocol tus 1.0 for resumable uploads wants it.
-        """
-        return capabilities()
+    In headers, as the protocol tus 1.0 for resumable uploads wants it.
+    """
+    return capabilities()
 
 
-@blueprint.at("/<id:upload>")
-class UploadView(MethodView):
-    """One upload."""
+@blueprint.operation(
+    "GET", Success(schema=UploadPageSchema, description="A page of uploads, newest first.", headers=LINK)
+)
+@blueprint.takes(PageQuery)
+def list_uploads(query: dict[str, Any]) -> Response:
+    """List uploads
 
-    @blueprint.operation(
-        "get_upload", Success(schema=UploadSchema, description="The upload."), errors=[UnknownUpload, Gone]
-    )
-    def get(self, upload: str) -> dict[str, Any]:
-        """Describe an upload
+    The newest first, finished or not, until they expire.
+    """
+    uploads, following = services().uploads.list(**query)
+    return page([as_json(upload) for upload in uploads], following, UPLOAD_SCHEMA)
 
-        As JSON: its state, its offset and when it expires. Clients of tus use the HEAD request instead.
-        """
-        return as_json(services().uploads.get(upload))
 
-    @blueprint.operation(
-        "head_upload",
-        Success(
-            description="The upload's offset.",
-            headers=PROGRESS_HEADERS
-            | {
-                "Upload-Length": header("Total number of bytes.", type="integer"),
-                "Upload-Defer-Length": header("`1` while the length is not known."),
-                "Upload-Metadata": header("Metadata from the client."),
-                "Upload-Concat": header("Whether it is a partial or a final upload."),
-            },
-        ),
-        errors=[UnknownUpload, Gone, TusVersion],
-    )
-    @requires_tus()
-    def head(self, upload: str) -> Response:
-        """Get the offset to continue from
+@blueprint.operation(
+    "POST",
+    Success(
+        status=201,
+        description="The upload is created, with the bytes of the body.",
+        headers=PROGRESS_HEADERS | {"Location": header("Address of the upload.")},
+    ),
+    body={tus.MEDIA_TYPE: BINARY},
+    body_required=False,
+    errors=(*APPEND_ERRORS, TooManyUploads, UploadUnfinished, Invalid),
+)
+@requires_tus("Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Concat", "Upload-Checksum")
+def create_upload() -> Response:
+    """Create an upload, or concatenate partial uploads
 
-        `Upload-Offset` is the number of bytes that are stored: a client continues from there after a break.
-        """
-        return empty_response(200, all_headers(services().uploads.settled(upload)))
+    The body may contain the first bytes.
+    """
+    checksum = tus.checksum(request.headers.get("Upload-Checksum"))
+    has_bytes = has_upload_bytes()
+    upload = create()
+    if has_bytes:
+        try:
+            upload = append(upload.id, upload.offset, None, checksum)
+        except PlatformError:
+            services().uploads.delete(upload.id)  # its address has not been sent to the client
+            raise
+    return empty_response(201, {"Location": f"{tus.PATH}/{upload.id}", **progress_headers(upload)})
 
-    @blueprint.operation(
-        "append_upload",
-        Success(status=204, description="The bytes are stored.", headers=PROGRESS_HEADERS),
-        body={tus.MEDIA_TYPE: BINARY},
-        errors=(*APPEND_ERRORS, UnknownUpload, FinalUpload, Invalid),
-    )
-    @requires_tus("Upload-Offset", "Upload-Length", "Upload-Checksum", required=["Upload-Offset"])
-    def patch(self, upload: str) -> Response:
-        """Append bytes
 
-        Bytes that arrive before the connection breaks are stored.
-        """
-        if not has_upload_bytes():
-            raise UnsupportedMedia(f"Send the bytes of an upload with `Content-Type: {tus.MEDIA_TYPE}`.")
-        offset = byte_count("Upload-Offset")
-        if offset is None:
-            raise BadRequest("Upload-Offset is missing; it is the position of the first byte in the body.")
-        length = byte_count("Upload-Length")
-        checksum = tus.checksum(request.headers.get("Upload-Checksum"))
-        return empty_response(204, progress_headers(append(upload, offset, length, checksum)))
+@blueprint.operation(
+    "OPTIONS /<id:upload>",
+    Success(status=204, description="The supported version and extensions.", headers=CAPABILITY_HEADERS),
+)
+def get_upload_capabilities(upload: str) -> Response:
+    """Get the supported version and extensions of tus
 
-    @blueprint.operation(
-        "delete_upload",
-        Success(status=204, description="The upload is deleted."),
-        errors=[UnknownUpload, Gone, InUse, TusVersion],
-    )
-    @requires_tus()
-    def delete(self, upload: str) -> None:
-        """Delete an upload, finished or not
+    In headers, as the protocol tus 1.0 for resumable uploads wants it.
+    """
+    return capabilities()
 
-        Its bytes are removed. A model or a dataset that was made from it stays.
-        """
-        services().uploads.delete(upload)
 
-    @blueprint.operation(
-        "get_upload_capabilities",
-        Success(status=204, description="The supported version and extensions.", headers=CAPABILITY_HEADERS),
-    )
-    def options(self, upload: str) -> Response:
-        """Get the supported version and extensions of tus
+@blueprint.operation(
+    "HEAD /<id:upload>",
+    Success(
+        description="The upload's offset.",
+        headers=PROGRESS_HEADERS
+        | {
+            "Upload-Length": header("Total number of bytes.", type="integer"),
+            "Upload-Defer-Length": header("`1` while the length is not known."),
+            "Upload-Metadata": header("Metadata from the client."),
+            "Upload-Concat": header("Whether it is a partial or a final upload."),
+        },
+    ),
+    errors=[UnknownUpload, Gone, TusVersion],
+)
+@requires_tus()
+def head_upload(upload: str) -> Response:
+    """Get the offset to continue from
 
-        In headers, as the protocol tus 1.0 for resumable uploads wants it.
-        """
-        return capabilities()
+    `Upload-Offset` is the number of bytes that are stored: a client continues from there after a break.
+    """
+    return empty_response(200, all_headers(services().uploads.settled(upload)))
+
+
+@blueprint.operation(
+    "GET /<id:upload>", Success(schema=UploadSchema, description="The upload."), errors=[UnknownUpload, Gone]
+)
+def get_upload(upload: str) -> dict[str, Any]:
+    """Describe an upload
+
+    As JSON: its state, its offset and when it expires. Clients of tus use the HEAD request instead.
+    """
+    return as_json(services().uploads.get(upload))
+
+
+@blueprint.operation(
+    "PATCH /<id:upload>",
+    Success(status=204, description="The bytes are stored.", headers=PROGRESS_HEADERS),
+    body={tus.MEDIA_TYPE: BINARY},
+    errors=(*APPEND_ERRORS, UnknownUpload, FinalUpload, Invalid),
+)
+@requires_tus("Upload-Offset", "Upload-Length", "Upload-Checksum", required=["Upload-Offset"])
+def append_upload(upload: str) -> Response:
+    """Append bytes
+
+    Bytes that arrive before the connection breaks are stored.
+    """
+    if not has_upload_bytes():
+        raise UnsupportedMedia(f"Send the bytes of an upload with `Content-Type: {tus.MEDIA_TYPE}`.")
+    offset = byte_count("Upload-Offset")
+    if offset is None:
+        raise BadRequest("Upload-Offset is missing; it is the position of the first byte in the body.")
+    length = byte_count("Upload-Length")
+    checksum = tus.checksum(request.headers.get("Upload-Checksum"))
+    return empty_response(204, progress_headers(append(upload, offset, length, checksum)))
+
+
+@blueprint.operation(
+    "DELETE /<id:upload>",
+    Success(status=204, description="The upload is deleted."),
+    errors=[UnknownUpload, Gone, InUse, TusVersion],
+)
+@requires_tus()
+def delete_upload(upload: str) -> None:
+    """Delete an upload, finished or not
+
+    Its bytes are removed. A model or a dataset that was made from it stays.
+    """
+    services().uploads.delete(upload)

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from flask.views import MethodView
-
 from api.blueprint import Blueprint, Success
 from api.context import operation_services as services
 from api.schemas.usage import CacheListSchema, QueueSchema, StorageSchema
@@ -12,47 +10,35 @@ from core.services.operations.queue import QueueLoad
 blueprint = Blueprint("usage", __name__, url_prefix="/v1", description="Storage in use, caches and the queue.")
 
 
-@blueprint.at("/storage")
-class StorageView(MethodView):
-    """Storage in use."""
+@blueprint.operation(
+    "GET /storage", Success(schema=StorageSchema, description="Bytes by kind, the database, and the disks.")
+)
+def get_storage() -> dict[str, Any]:
+    """Get the storage in use
 
-    @blueprint.operation(
-        "get_storage", Success(schema=StorageSchema, description="Bytes by kind, the database, and the disks.")
-    )
-    def get(self) -> dict[str, Any]:
-        """Get the storage in use
-
-        The sums are computed at most every five seconds, and less often where they take long; `measured_at` has their
-        time. The object store is not listed: the sums are of what the platform refers to in it.
-        """
-        return services().storage_use.describe()
+    The sums are computed at most every five seconds, and less often where they take long; `measured_at` has their
+    time. The object store is not listed: the sums are of what the platform refers to in it.
+    """
+    return services().storage_use.describe()
 
 
-@blueprint.at("/caches")
-class CachesView(MethodView):
-    """Every cache."""
+@blueprint.operation(
+    "GET /caches", Success(schema=CacheListSchema, description="Every cache with its size, hits and misses.")
+)
+def list_caches() -> dict[str, Any]:
+    """List the caches
 
-    @blueprint.operation(
-        "list_caches", Success(schema=CacheListSchema, description="Every cache with its size, hits and misses.")
-    )
-    def get(self) -> dict[str, Any]:
-        """List the caches
-
-        The node cache of the machine of the process that answers, and the nodes of the cache service. A cache that
-        cannot be read has a `reason`, and null for its figures.
-        """
-        return services().cache_use.describe()
+    The node cache of the machine of the process that answers, and the nodes of the cache service. A cache that
+    cannot be read has a `reason`, and null for its figures.
+    """
+    return services().cache_use.describe()
 
 
-@blueprint.at("/queue")
-class QueueView(MethodView):
-    """The queue."""
+@blueprint.operation("GET /queue", Success(schema=QueueSchema, description="What waits and why, and what runs."))
+def get_queue() -> QueueLoad:
+    """Get the queue: what waits, by reason, and what runs, by executor
 
-    @blueprint.operation("get_queue", Success(schema=QueueSchema, description="What waits and why, and what runs."))
-    def get(self) -> QueueLoad:
-        """Get the queue: what waits, by reason, and what runs, by executor
-
-        Simulations that do not run yet, by what they wait for, and the launches, leases and tasks on each executor.
-        `measured_at` has the time of the counts.
-        """
-        return services().queue.counts()
+    Simulations that do not run yet, by what they wait for, and the launches, leases and tasks on each executor.
+    `measured_at` has the time of the counts.
+    """
+    return services().queue.counts()
