@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class MemberOptions(TypedDict, total=False):
-    """Options of a member. ``enum``: the values of a text, as the documentation lists them."""
+    """Options of a member. ``enum``: the values of a text, as the documentation lists them; ``example``: a value."""
 
     required: bool
     allow_none: bool
@@ -21,6 +21,7 @@ class MemberOptions(TypedDict, total=False):
     attribute: str
     data_key: str
     enum: Sequence[str | None]
+    example: object
 
 
 def integer(description: str, **options: Unpack[MemberOptions]) -> fields.Integer:
@@ -77,6 +78,7 @@ def count_of_each(description: str, **options: Unpack[MemberOptions]) -> fields.
 
 
 def _member(kind: Callable[..., F], description: str, options: MemberOptions, **arguments: object) -> F:
-    enum = options.pop("enum", None)
-    metadata = {"description": description} if enum is None else {"enum": list(enum), "description": description}
-    return kind(**arguments, **{"required": True, **options}, metadata=metadata)
+    enum, example = options.pop("enum", None), options.pop("example", None)
+    metadata = {"enum": enum and list(enum), "description": description, "example": example}
+    documented = {name: value for name, value in metadata.items() if value is not None}
+    return kind(**arguments, **{"required": True, **options}, metadata=documented)

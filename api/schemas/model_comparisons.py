@@ -4,7 +4,7 @@ from marshmallow import fields
 
 from api.schemas.comparisons import ScenarioDifferenceSchema
 from api.schemas.fields import Open
-from api.schemas.members import boolean, dictionary, document, documents, integer, moment, real, string
+from api.schemas.members import boolean, count_of_each, dictionary, document, documents, integer, moment, real, string
 from api.schemas.pages import PageSchema
 from api.schemas.simulations import ModelRefSchema
 from api.schemas.verdicts import (
@@ -156,9 +156,4 @@ class ComparisonCountsSchema(Open):
     """Numbers of comparisons."""
 
     total = integer("Number of comparisons that meet the filters.")
-    states = fields.Dict(
-        required=True,
-        keys=fields.String(),
-        values=fields.Integer(),
-        metadata={"description": "Number in each state, also those without a comparison.", "example": {"running": 1}},
-    )
+    states = count_of_each("Number in each state, also those without a comparison.", example={"running": 1})

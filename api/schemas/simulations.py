@@ -72,17 +72,12 @@ class ScoreSchema(Open):
 
     metric = string("Name of the metric that is the score of the dataset.")
     mean = real("Mean over all these tasks, in the unit of the metric.")
-    series = fields.List(
+    series = array(
         fields.Float(),
-        required=True,
+        "Means over consecutive parts of the tasks, in the unit of the metric: equal parts in order of task after the"
+        " end, results in order of arrival while it runs.",
         validate=validate.Length(max=PARTS),
-        metadata={
-            "description": (
-                "Means over consecutive parts of the tasks, in the unit of the metric: equal parts in "
-                "order of task after the end, results in order of arrival while it runs."
-            ),
-            "example": [0.91, 0.87, 0.93],
-        },
+        example=[0.91, 0.87, 0.93],
     )
 
 
@@ -312,12 +307,7 @@ class CountsSchema(Open):
     """Numbers of simulations."""
 
     total = integer("Number of simulations that meet the filters.")
-    states = fields.Dict(
-        required=True,
-        keys=fields.String(),
-        values=fields.Integer(),
-        metadata={"description": "Number in each state, also those without a simulation.", "example": {"queued": 3}},
-    )
+    states = count_of_each("Number in each state, also those without a simulation.", example={"queued": 3})
 
 
 class WorkersSchema(Strict):

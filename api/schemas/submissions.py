@@ -22,6 +22,7 @@ from api.schemas.fields import (
     Whole,
     field_keywords,
 )
+from api.schemas.members import boolean, dictionary, integer, real, string
 from common.errors import Invalid
 from core.domain.submissions import scenario_text
 from core.domain.submissions.selection import LARGEST as MOST_TASKS
@@ -38,13 +39,11 @@ class ScenariosSchema(Strict):
         Whole(0, MOST_TASKS),
         shortest=2,
         longest=2,
-        metadata={"description": "First scenario, from 0, and the scenario after the last."},
+        description="First scenario, from 0, and the scenario after the last.",
     )
-    tasks = ListField(
-        Whole(0, MOST_TASKS), shortest=1, longest=100_000, metadata={"description": "Numbers of scenarios, from 0."}
-    )
-    sample = Whole(1, MOST_TASKS, metadata={"description": "Number of scenarios to draw at random, by `seed`."})
-    seed = Whole(metadata={"description": "Seed of the sample; 0 if left out."})
+    tasks = ListField(Whole(0, MOST_TASKS), shortest=1, longest=100_000, description="Numbers of scenarios, from 0.")
+    sample = Whole(1, MOST_TASKS, description="Number of scenarios to draw at random, by `seed`.")
+    seed = Whole(description="Seed of the sample; 0 if left out.")
 
     @validates_schema
     def exactly_one_selection(self, data: dict[str, Any], **_: Any) -> None:
@@ -84,79 +83,65 @@ class PlacementSchema(Strict):
     Names of the cluster's objects are refused unless its operator allows them: `allowed` in `GET /v1/executors`.
     """
 
-    executor = Text(NAME, longest=63, metadata={"description": "Name from `GET /v1/executors`; any if left out."})
-    cpu = Real(0.01, 1024.0, metadata={"description": "Number of CPU cores per worker."})
-    memory = Whole(64 << 20, 1 << 44, metadata={"description": "Memory per worker, in bytes."})
+    executor = Text(NAME, longest=63, description="Name from `GET /v1/executors`; any if left out.")
+    cpu = Real(0.01, 1024.0, description="Number of CPU cores per worker.")
+    memory = Whole(64 << 20, 1 << 44, description="Memory per worker, in bytes.")
     resources = ObjectField(
         most=16,
         keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
         values=Text(r"^[0-9]{1,9}$", longest=9),
-        metadata={"description": "Extended resources per worker, by the cluster's name for them."},
+        description="Extended resources per worker, by the cluster's name for them.",
     )
     networks = ListField(
-        Text(r"^[a-z0-9]([a-z0-9./@-]*[a-z0-9])?$", longest=253),
-        longest=8,
-        metadata={"description": "Names of secondary networks."},
+        Text(r"^[a-z0-9]([a-z0-9./@-]*[a-z0-9])?$", longest=253), longest=8, description="Names of secondary networks."
     )
     claims = ObjectField(
         most=8,
         keys=Text(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", longest=63),
         values=Text(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253),
-        metadata={"description": "Resource claims: name, and name of the ResourceClaimTemplate."},
+        description="Resource claims: name, and name of the ResourceClaimTemplate.",
     )
     annotations = ObjectField(
         most=32,
         keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
         values=Text(longest=1000, shortest=0),
-        metadata={"description": "Annotations for the pods."},
+        description="Annotations for the pods.",
     )
     node_selector = ObjectField(
         most=16,
         keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
         values=Text(r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$", longest=63, shortest=0),
-        metadata={"description": "Labels that the node must have."},
+        description="Labels that the node must have.",
     )
     exclusive = Text(
         r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$",
         longest=253,
-        metadata={"description": "Topology key: at most one launch per topology domain."},
+        description="Topology key: at most one launch per topology domain.",
     )
-    queue = Text(
-        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=63, metadata={"description": "Name of a queue of the cluster."}
-    )
+    queue = Text(r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=63, description="Name of a queue of the cluster.")
     priority = Text(
-        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
-        longest=253,
-        metadata={"description": "Name of a priority class of the cluster."},
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253, description="Name of a priority class of the cluster."
     )
 
 
 class GangSchema(Strict):
     """Gang: replicas that run one program together, once per task; `dataset` is then `program`."""
 
-    size = Whole(1, 4096, required=True, metadata={"description": "Number of replicas per slice."})
+    size = Whole(1, 4096, required=True, description="Number of replicas per slice.")
     command = ListField(
-        Text(longest=4000, shortest=0),
-        required=True,
-        shortest=1,
-        longest=200,
-        metadata={"description": "Command of each replica."},
+        Text(longest=4000, shortest=0), required=True, shortest=1, longest=200, description="Command of each replica."
     )
     communication = Choice(
-        "none", "mpi", "torch", "tensorflow", "jax", "tpu", metadata={"description": "How replicas find each other."}
+        "none", "mpi", "torch", "tensorflow", "jax", "tpu", description="How replicas find each other."
     )
-    slots = Whole(1, 1024, metadata={"description": "Number of processes per replica; 1 if left out."})
-    slices = Whole(1, 512, metadata={"description": "Number of groups of `size` replicas; 1 if left out."})
-    restarts = Whole(0, 100, metadata={"description": "Most restarts after a pod is lost; no restart if left out."})
-    operator = Choice("", "trainer", "mpi-operator", metadata={"description": "Run it as a TrainJob or an MPIJob."})
-    image = Text(
-        r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$", longest=500, metadata={"description": "Container image of the replicas."}
-    )
-    implementation = Choice(
-        "openmpi", "mpich", "intel", metadata={"description": "MPI implementation in an MPIJob's image."}
-    )
+    slots = Whole(1, 1024, description="Number of processes per replica; 1 if left out.")
+    slices = Whole(1, 512, description="Number of groups of `size` replicas; 1 if left out.")
+    restarts = Whole(0, 100, description="Most restarts after a pod is lost; no restart if left out.")
+    operator = Choice("", "trainer", "mpi-operator", description="Run it as a TrainJob or an MPIJob.")
+    image = Text(r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$", longest=500, description="Container image of the replicas.")
+    implementation = Choice("openmpi", "mpich", "intel", description="MPI implementation in an MPIJob's image.")
     runtime_ref = Text(
-        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253, metadata={"description": "Name of a ClusterTrainingRuntime."}
+        r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", longest=253, description="Name of a ClusterTrainingRuntime."
     )
 
 
@@ -205,7 +190,7 @@ class AcceptedSubmission(SubmissionSchema):
     the document decode one kind of response per operation.
     """
 
-    dry_run = Flag(metadata={"description": "Only check whether the model loads and fits the dataset."})
+    dry_run = Flag(description="Only check whether the model loads and fits the dataset.")
 
 
 def json_text(description: str) -> fields.String:
@@ -213,7 +198,7 @@ def json_text(description: str) -> fields.String:
 
     Generated clients encode objects in forms in different ways, and text in one.
     """
-    return fields.String(allow_none=True, metadata={"description": description})
+    return string(description, required=False, allow_none=True)
 
 
 def _objects_as_text() -> dict[str, SchemaField]:
@@ -234,10 +219,8 @@ class SubmissionForm(_ObjectsAsText):
     """Submission as a multipart form, with the model binary in it."""
 
     model = Binary(
-        metadata={
-            "description": "The model binary as a file; or, as a plain field, a name, `name@version`, `name@tag`, id "
-            "or digest."
-        }
+        description="The model binary as a file; or, as a plain field, a name, `name@version`, `name@tag`, id or"
+        " digest."
     )
     scenarios = json_text('`0-9,20`, or a `Scenarios` as JSON, such as `{"range": [0, 10]}`; all if left out or null.')
     sweep = json_text("Lists of values by parameter, as JSON: every combination is simulated. Null: as if left out.")
@@ -254,8 +237,8 @@ class SubmissionForm(_ObjectsAsText):
 class RerunSchema(Open):
     """The `simulation.json` of an archive: repeats the simulation with the same digests."""
 
-    spec = fields.Dict(required=True, metadata={"description": "`spec` of the earlier simulation."})
-    provenance = fields.Dict(required=True, metadata={"description": "`provenance` of the earlier simulation."})
+    spec = dictionary("`spec` of the earlier simulation.")
+    provenance = dictionary("`provenance` of the earlier simulation.")
 
 
 class IdempotencyHeaders(Headers):
@@ -265,58 +248,40 @@ class IdempotencyHeaders(Headers):
         r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$",
         longest=255,
         data_key="Idempotency-Key",
-        metadata={"description": "A request with the same key and body gets the first answer again, for a day."},
+        description="A request with the same key and body gets the first answer again, for a day.",
     )
 
 
 class SubmissionHeaders(IdempotencyHeaders):
     """Headers of a submission."""
 
-    prefer = fields.String(
+    prefer = string(
+        f"`wait=N` (RFC 7240): answer at its end, or after N seconds (at most {LONGEST_WAIT}).",
+        required=False,
         data_key="Prefer",
-        metadata={
-            "description": f"`wait=N` (RFC 7240): answer at its end, or after N seconds (at most {LONGEST_WAIT})."
-        },
     )
 
 
 def _measured(description: str) -> fields.Float:
-    return fields.Float(required=True, allow_none=True, metadata={"description": description})
+    return real(f"{description}; null if it was not measured.", allow_none=True)
 
 
 class DryRunSchema(Open):
     """Result of a dry run of a few real steps. What was not measured is null."""
 
-    fits = fields.Boolean(required=True, metadata={"description": "Whether the model loads and fits the dataset."})
-    reason = fields.String(
-        required=True, allow_none=True, metadata={"description": "Why it does not; null if it does."}
-    )
-    dataset = fields.String(required=True, metadata={"description": "Name of the dataset."})
-    runtime = fields.String(
-        required=True,
+    fits = boolean("Whether the model loads and fits the dataset.")
+    reason = string("Why it does not; null if it does.", allow_none=True)
+    dataset = string("Name of the dataset.")
+    runtime = string("Runtime that ran the model; null if none did.", allow_none=True)
+    format = string("Format of the model.")
+    model = dictionary(
+        "How the loaded model describes itself: its inputs, outputs, state, library; null if it was not loaded.",
         allow_none=True,
-        metadata={"description": "Runtime that ran the model; null if none did."},
     )
-    format = fields.String(required=True, metadata={"description": "Format of the model."})
-    model = fields.Dict(
-        required=True,
+    load_seconds = _measured("Seconds in which the model's process loaded the model")
+    act_seconds = _measured("Median of the seconds of an action")
+    slowest_act_seconds = _measured("Seconds of the slowest action, mostly the first")
+    memory = integer(
+        "Most bytes that the model's process had in memory, with its libraries; null if it was not measured.",
         allow_none=True,
-        keys=fields.String(),
-        metadata={
-            "description": (
-                "How the loaded model describes itself: its inputs, outputs, state, library; null if it was not loaded."
-            )
-        },
-    )
-    load_seconds = _measured("Seconds in which the model's process loaded the model; null if it was not measured.")
-    act_seconds = _measured("Median of the seconds of an action; null if it was not measured.")
-    slowest_act_seconds = _measured("Seconds of the slowest action, mostly the first; null if it was not measured.")
-    memory = fields.Integer(
-        required=True,
-        allow_none=True,
-        metadata={
-            "description": (
-                "Most bytes that the model's process had in memory, with its libraries; null if it was not measured."
-            )
-        },
     )
