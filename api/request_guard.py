@@ -5,7 +5,8 @@ and a rebound DNS name reaches it too. So the Host header must be a name of this
 come from a page of the same origin.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+import io
+from collections.abc import Callable, Collection, Iterable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -52,18 +53,8 @@ def host_of(authority: str) -> str:
 IsPage = Callable[[str], bool]
 
 
-def no_page(path: str) -> bool:
-    """Tell that a server has no web page."""
-    return False
-
-
-def every_path(path: str) -> bool:
-    """Tell that an application has pages only: what mounts it passes to it the requests of its pages."""
-    return True
-
-
 def check_head(
-    environ: "WSGIEnvironment", names: Collection[str], token: str, is_page: IsPage = no_page
+    environ: "WSGIEnvironment", names: Collection[str], token: str, is_page: IsPage = lambda path: False
 ) -> PlatformError | None:
     """Check a request's head, without reading its body; return the error, or None if the request is accepted.
 
@@ -118,7 +109,7 @@ def origins(scheme: str, host: str, authority: str) -> set[str]:
 
 
 def head_check(
-    names: Iterable[str], token: str, is_page: IsPage = no_page
+    names: Iterable[str], token: str, is_page: IsPage = lambda path: False
 ) -> "Callable[[WSGIEnvironment], PlatformError | None]":
     """Return `check_head` for a server's own names, besides those of loopback, its token and its web page."""
     known = LOOPBACK | {name.lower() for name in names}
@@ -144,10 +135,11 @@ def read_arrived(stream: Any, size: int, seconds: float) -> bytes | None:
     return chunk
 
 
-class AnnouncedBody:
+class AnnouncedBody(io.IOBase):
     """Body stream of an announced length; a body that ends early raises TruncatedUpload."""
 
     def __init__(self, stream: Any, length: int) -> None:
+        super().__init__()
         self._stream = stream
         self._remaining = length
 
@@ -176,20 +168,6 @@ class AnnouncedBody:
         self._remaining -= len(chunk)
         return chunk
 
-    def readline(self, size: int = -1) -> bytes:
-        """Read a line; required by WSGI, not used by this application."""
-        line = bytearray()
-        while not line.endswith(b"\n") and (size < 0 or len(line) < size) and (byte := self.read(1)):
-            line += byte
-        return bytes(line)
-
-    def readlines(self, hint: int = -1) -> list[bytes]:
-        """Read all lines."""
-        return list(self)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self.readline, b"")
-
 
 def checked_body(environ: "WSGIEnvironment") -> Any:
     """Return the body's stream, checked against its Content-Length if it has one."""
@@ -207,7 +185,12 @@ class RequestGuard:
     """WSGI middleware: refuses requests that `check_head` reports, and adds the security headers to every answer."""
 
     def __init__(
-        self, app: "WSGIApplication", *, names: Iterable[str] = (), token: str = "", is_page: IsPage = no_page
+        self,
+        app: "WSGIApplication",
+        *,
+        names: Iterable[str] = (),
+        token: str = "",
+        is_page: IsPage = lambda path: False,
     ) -> None:
         self._app = app
         self._check = head_check(names, token, is_page)

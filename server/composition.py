@@ -213,7 +213,7 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
     """Build the public application, API and web page, on open services."""
     from api import application
     from api.context import Context
-    from api.request_guard import RequestGuard, every_path
+    from api.request_guard import RequestGuard
     from web import application as web
     from web.mounting import Mounted
 
@@ -237,7 +237,8 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
             checks=checks(platform) | {"disk": lambda: disk_problem(settings.home)},
         )
     )
-    page = RequestGuard(web.create(flask.wsgi_app).wsgi_app, names=settings.names, is_page=every_path)
+    # Mounted passes only requests of pages to this application.
+    page = RequestGuard(web.create(flask.wsgi_app).wsgi_app, names=settings.names, is_page=lambda path: True)
     flask.wsgi_app = Mounted(flask.wsgi_app, page, flask.url_map.bind("localhost"))  # type: ignore[method-assign]
     return flask
 

@@ -4,16 +4,16 @@ import os
 import resource
 import signal
 import socket
-import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 from granian.constants import HTTPModes, Interfaces, Loops
 from granian.log import LogLevels
 from granian.server import MPServer
+
+from server.slow_readers import own_sockets
 
 #: TCP keep-alive: seconds of idleness before the first probe, seconds between probes, unanswered probes until the
 #: connection is closed.
@@ -110,11 +110,8 @@ def enable_keepalive() -> None:
 
 def _listening_sockets() -> Iterator[socket.socket]:
     """Yield a duplicate of each listening TCP socket of this process; the caller closes it."""
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # closed by now
-            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                candidate = socket.socket(fileno=os.dup(int(name)))
-                if candidate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and candidate.family != socket.AF_UNIX:
-                    yield candidate
-                else:
-                    candidate.close()
+    for candidate in own_sockets():
+        if candidate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and candidate.family != socket.AF_UNIX:
+            yield candidate
+        else:
+            candidate.close()

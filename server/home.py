@@ -1,13 +1,12 @@
 """Home folder: closed to other users, with ways to what sandboxed processes of other users read."""
 
-import errno
 import os
 import stat
 import tempfile
 from pathlib import Path
 
-#: Errors of a disk that is full, for this user.
-DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+from common.full_disks import is_disk_full
+
 #: umask of every process of the platform: its files are for its own user.
 UMASK = 0o077
 #: Mode of folders that other users may pass, without listing them.
@@ -40,7 +39,7 @@ def make(home: Path) -> None:
         os.close(descriptor)
         os.unlink(name)
     except OSError as error:
-        if error.errno in DISK_FULL:  # the platform runs, and refuses what needs space
+        if is_disk_full(error):  # the platform runs, and refuses what needs space
             return
         raise UnusableHome(
             f"The home folder {home} cannot be used: {error.strerror}. Set WINDTUNNEL_HOME (--home) to a folder that"

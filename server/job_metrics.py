@@ -25,10 +25,8 @@ class JobsCollector(Collector):
             labels=["kind", "state"],
         )
         for count in self._counts():
-            jobs.add_metric([count.kind, "queued"], count.queued)
-            jobs.add_metric([count.kind, "started"], count.started)
-            jobs.add_metric([count.kind, "scheduled"], count.scheduled)
-            jobs.add_metric([count.kind, "failed"], count.failed)
+            for state in ("queued", "started", "scheduled", "failed"):
+                jobs.add_metric([count.kind, state], getattr(count, state))
         yield jobs
         attempts = CounterMetricFamily(
             "windtunnel_job_attempts",

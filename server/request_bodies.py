@@ -115,8 +115,10 @@ class RequestBody(io.RawIOBase):
         self._buffered = 0
         #: Bytes for which the request's thread waits: it is not woken for fewer.
         self._awaited = 0
-        self._complete = self._discarding = False
-        self._error: PlatformError | None = None
+        self._discarding = False
+        #: Whether all bytes have arrived, or the connection has ended; the error with which the server ended the body.
+        self.complete = False
+        self.error: PlatformError | None = None
         self._arrival: asyncio.Future[bytes] | None = None
 
     # -- event loop
@@ -124,7 +126,7 @@ class RequestBody(io.RawIOBase):
     @property
     def ended(self) -> bool:
         """Whether no more bytes arrive."""
-        return self._complete or self._error is not None
+        return self.complete or self.error is not None
 
     async def receive_whole(self, arrival: "asyncio.Future[bytes]") -> bytes:
         """Wait until all bytes have arrived; return them, or b"" if the server ends the body before."""
@@ -132,19 +134,9 @@ class RequestBody(io.RawIOBase):
         try:
             return await arrival
         except asyncio.CancelledError:
-            if self._error is None:
+            if self.error is None:
                 raise
             return b""
-
-    @property
-    def complete(self) -> bool:
-        """Whether all bytes have arrived, or the connection has ended."""
-        return self._complete
-
-    @property
-    def error(self) -> PlatformError | None:
-        """Error with which the server ended this body."""
-        return self._error
 
     async def feed(self, chunk: bytes) -> None:
         """Add bytes that arrived; wait while the buffer is full."""
@@ -169,14 +161,14 @@ class RequestBody(io.RawIOBase):
     def finish(self) -> None:
         """Record that no more bytes arrive."""
         with self._lock:
-            self._complete = True
+            self.complete = True
             self._lock.notify()
         self.ready.set()
 
     def fail(self, error: PlatformError) -> None:
         """End the body: the thread that reads it raises the error after the bytes that have arrived."""
         with self._lock:
-            self._error = error
+            self.error = error
             self._lock.notify()
         self.ready.set()
         self._room.set()
@@ -204,8 +196,8 @@ class RequestBody(io.RawIOBase):
         while missing:
             chunk = self._take(missing, BUFFER // 2 if missing < 0 else min(missing, BUFFER // 2))
             if chunk is None:
-                if self._error is not None and not parts:
-                    raise self._error
+                if self.error is not None and not parts:
+                    raise self.error
                 break
             parts.append(chunk)
             missing -= len(chunk) if missing > 0 else 0
@@ -217,8 +209,8 @@ class RequestBody(io.RawIOBase):
         b"" if there are none, None at the end. Raise StalledBody if the server ended the body.
         """
         chunk = self._take(size, min(size, FIRST_BYTES), seconds)
-        if chunk is None and self._error is not None:
-            raise self._error
+        if chunk is None and self.error is not None:
+            raise self.error
         return chunk
 
     def _take(self, most: int, awaited: int, seconds: float | None = None) -> bytes | None:

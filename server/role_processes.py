@@ -9,22 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _fork = multiprocessing.get_context("fork")
-
-
-class RoleProcess(Protocol):
-    """A child of this process."""
-
-    @property
-    def pid(self) -> int:
-        """Return the process id."""
-
-    def wait(self) -> int:
-        """Wait for the end; return the exit status, negative for a signal."""
 
 
 class ForkedProcess:

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from core.settings import Settings
 from server.home import UnusableHome, make
@@ -190,7 +190,7 @@ def jobs(settings: Settings) -> int:
 
     def open_functions() -> Mapping[str, Callable[[str], None]]:
         platform = composition.open_platform(settings, confinement)
-        folder, level = settings.environments, _level(confinement)
+        folder, level = settings.environments, int(confinement["level"]) or None  # None: no sandbox
         return Jobs(platform.jobs, platform.files, environments_folder=folder, sandbox=level).table
 
     def open_due() -> Due:
@@ -287,11 +287,6 @@ def _make_home(settings: Settings) -> None:
         make(settings.home.resolve())
     except UnusableHome as error:
         raise CannotStart(str(error)) from None
-
-
-def _level(confinement: Mapping[str, Any]) -> int | None:
-    """Return the sandbox level, None without a sandbox."""
-    return int(confinement["level"]) or None
 
 
 def _stop_event() -> threading.Event:

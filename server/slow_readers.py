@@ -34,7 +34,7 @@ def acknowledged(connection: socket.socket) -> int:
     return int(_NUMBER.unpack_from(info, _ACKNOWLEDGED_OFFSET)[0])
 
 
-def connections() -> Iterator[socket.socket]:
+def own_sockets() -> Iterator[socket.socket]:
     """Yield a duplicate of each socket of this process; the caller closes it."""
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # closed by now
@@ -46,7 +46,7 @@ def connection_of(client: str) -> socket.socket | None:
     """Return a duplicate of the connection with a client, ``address:port``; None if there is none."""
     host, _, port = client.rpartition(":")
     peer = (host.strip("[]"), int(port))
-    for connection in connections():
+    for connection in own_sockets():
         with suppress(OSError):
             if connection.type == socket.SOCK_STREAM and connection.getpeername()[:2] == peer:
                 return connection

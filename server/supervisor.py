@@ -12,9 +12,9 @@ import os
 import selectors
 import signal
 import socket
+import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,12 +24,12 @@ from server import probes, role_health
 from server.logs import LogFile, terminal_text
 from server.probes import Exchange, Health, Probe
 from server.restart import REFUSED, decide_restart
-from server.role_processes import ForkedProcess, RoleProcess, execute, may_fork
+from server.role_processes import ForkedProcess, execute, may_fork
 
 #: Seconds between SIGTERM and SIGKILL.
 STOP_TIMEOUT = 5.0
 #: Requests to this machine never go through a proxy.
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 #: Failed probes of a role in succession after which the API says that it does not answer.
 SILENT = 2
 #: Seconds between two checks whether the platform is ready.
@@ -68,7 +68,7 @@ class SupervisedProcess:
 
     role: Role
     log: LogFile
-    process: RoleProcess | None = None
+    process: "ForkedProcess | subprocess.Popen[bytes] | None" = None
     pidfd: int = -1
     output: int = -1
     partial_line: bytes = b""
@@ -292,17 +292,13 @@ def exit_reason(code: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def url_check(url: str) -> Callable[[], bool]:
-    """Return a check whether a GET of a URL is answered 200 within a second."""
-
-    def check() -> bool:
-        try:
-            with _direct.open(url, timeout=1.0) as response:
-                return bool(response.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
-
-    return check
+def is_answered(url: str, seconds: float) -> bool:
+    """Return whether a GET of a URL is answered 200 within so many seconds."""
+    try:
+        with direct.open(url, timeout=seconds) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
 
 
 def print_line(line: str) -> None:

@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from server.roles import run_role
 
 if TYPE_CHECKING:
     from server.preparation import Preparation
-    from server.probes import Probe
     from server.supervisor import Role
 
 #: Seconds after which the remaining roles are started even if /readyz does not answer 200 yet.
@@ -34,7 +34,7 @@ def run(settings: Settings) -> int:
     from server.probes import agent_socket_probe, file_probe, http_probe, redis_probe
     from server.role_modules import RoleModules
     from server.role_processes import ForkedCall
-    from server.supervisor import AlreadyRunning, Role, Supervisor, print_line, url_check
+    from server.supervisor import AlreadyRunning, Role, Supervisor, is_answered, print_line
 
     home, run_dir = settings.home.resolve(), settings.run_dir
     try:
@@ -73,28 +73,30 @@ def run(settings: Settings) -> int:
         )
         environ["WINDTUNNEL_REDIS_URL"] = embedded(run_dir)
     if not migrated():
-        roles.append(_role("migrate", once=True))
+        roles.append(replace(_role("migrate"), once=True))
     address = f"http://{settings.host}:{settings.port}"
-    ready = url_check(f"{address}/readyz")
+    ready = partial(is_answered, f"{address}/readyz", 1.0)
     for name, host, port in (
         ("api", settings.host, settings.port),
         ("runner-api", settings.runner_api_host, settings.runner_api_port),
     ):
         after = all_of(migrated, partial(modules.has, "api"))
-        roles.append(_role(name, order=1, after=after, probe=http_probe(host, port)))
+        roles.append(replace(_role(name), order=1, after=after, probe=http_probe(host, port)))
     # The other roles are needed only once the API answers; starting them earlier would delay that.
     api_ready = latched(lambda: ready() or time.monotonic() - started_at > READY_TIMEOUT)
     after = all_of(partial(modules.has, "others"), api_ready)
     for name in ("dispatch", "jobs"):
         probe = file_probe(run_dir / f"{name}.beat", SILENT_AGE)
-        roles.append(_role(name, after=after, probe=probe, patience=LIVENESS_AGE - SILENT_AGE))
+        roles.append(replace(_role(name), after=after, probe=probe, patience=LIVENESS_AGE - SILENT_AGE))
     if on_agent:
-        roles.append(_role("agent", after=after, probe=agent_socket_probe(home / "run" / "agent.sock")))
+        agent_probe = agent_socket_probe(home / "run" / "agent.sock")
+        roles.append(replace(_role("agent"), after=after, probe=agent_probe))
     if preparation.cache_url is not None:
-        roles.append(_role("scs", after=after, probe=http_probe("127.0.0.1", settings.scs_port)))
+        scs_probe = http_probe("127.0.0.1", settings.scs_port)
+        roles.append(replace(_role("scs"), after=after, probe=scs_probe))
 
     def print_summary() -> None:
-        (run_dir / ADDRESS).write_text(f"{client_address(settings)}\n")
+        (run_dir / ADDRESS).write_text(f"{client_address(settings, settings.port)}\n")
         seconds = time.monotonic() - started_at
         print_line(f"Windtunnel answers at {address} after {seconds:.1f} s; its manual is {address}/docs.")
         remote = ", ".join(
@@ -119,23 +121,15 @@ def run(settings: Settings) -> int:
         (run_dir / ADDRESS).unlink(missing_ok=True)
 
 
-def client_address(settings: Settings) -> str:
-    """Return the URL of this platform for clients on this machine."""
+def client_address(settings: Settings, port: int) -> str:
+    """Return the URL of a platform of this machine; never by a name, which could lead to another server's address."""
     host = settings.host
     if host in {"", "0.0.0.0", "::", "localhost"}:
         host = "127.0.0.1"
-    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _role(
-    name: str,
-    *,
-    after: Callable[[], bool] = lambda: True,
-    order: int = 0,
-    once: bool = False,
-    probe: "Probe | None" = None,
-    patience: float = LIVENESS_AGE,
-) -> "Role":
+def _role(name: str) -> "Role":
     """Return a role of the server, which is forked with the modules that the supervisor has imported."""
     from server.supervisor import Role
 
@@ -143,11 +137,7 @@ def _role(
         name=name,
         command=[sys.executable, "-m", "server", name],
         main=lambda: run_role(name, Settings.from_env(os.environ)),
-        after=after,
-        order=order,
-        once=once,
-        probe=probe,
-        patience=patience,
+        patience=LIVENESS_AGE,
     )
 
 

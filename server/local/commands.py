@@ -3,8 +3,7 @@
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
-from importlib import metadata
+from importlib import import_module, metadata
 
 import click
 
@@ -64,42 +63,16 @@ def _role(name: str, help: str) -> click.Command:
     return command
 
 
-def _openenv(arguments: Sequence[str]) -> int:
-    from local_play.openenv_server.__main__ import main
-
-    return main(arguments, f"{DISTRIBUTION} openenv")
-
-
-def _local_play(command: str) -> Callable[[Sequence[str]], int]:
-    def run(arguments: Sequence[str]) -> int:
-        from local_play.__main__ import main
-
-        return main([command, *arguments], DISTRIBUTION)
-
-    return run
-
-
-def _cache(arguments: Sequence[str]) -> int:
-    from datasets.scs.__main__ import main
-
-    return main(list(arguments), f"{DISTRIBUTION} cache")
-
-
-def _backup(arguments: Sequence[str]) -> int:
-    from server.backup import main
-
-    return main(list(arguments), f"{DISTRIBUTION} backup")
-
-
-def _passing(name: str, help: str, main: Callable[[Sequence[str]], int]) -> click.Command:
-    """Return a command whose arguments another parser reads."""
+def _passing(name: str, help: str, module: str, *first: str) -> click.Command:
+    """Return a command whose arguments, after the ``first`` ones, are read by a module's own parser."""
 
     settings = {"ignore_unknown_options": True}
 
     @click.command(name, help=help, short_help=help, add_help_option=False, context_settings=settings)
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     def command(arguments: tuple[str, ...]) -> None:
-        sys.exit(main(arguments))
+        main = import_module(module).main
+        sys.exit(main([*first, *arguments], DISTRIBUTION if first else f"{DISTRIBUTION} {name}"))
 
     return command
 
@@ -115,12 +88,15 @@ def commands() -> click.Group:
     group.add_command(_role("run", "Every role, until Ctrl-C, on the ports that are configured."))
     for name, role in ROLES.items():
         group.add_command(_role(name, inspect.getdoc(role) or ""))
-    group.add_command(_passing("openenv", "Scenarios of a dataset, for OpenEnv's clients.", _openenv))
-    group.add_command(_passing("play", "A model on a dataset, without a server; JSON lines.", _local_play("play")))
-    group.add_command(_passing("session", "Scenarios step by step; JSON lines.", _local_play("session")))
-    group.add_command(_passing("describe", "The definition of a dataset; JSON.", _local_play("describe")))
-    group.add_command(_passing("cache", "The cache service alone, with a configuration of your own.", _cache))
-    group.add_command(_passing("backup", "Copy this home's database and objects: copy FOLDER, or check.", _backup))
+    for command in (
+        _passing("openenv", "Scenarios of a dataset, for OpenEnv's clients.", "local_play.openenv_server.__main__"),
+        _passing("play", "A model on a dataset, without a server; JSON lines.", "local_play.__main__", "play"),
+        _passing("session", "Scenarios step by step; JSON lines.", "local_play.__main__", "session"),
+        _passing("describe", "The definition of a dataset; JSON.", "local_play.__main__", "describe"),
+        _passing("cache", "The cache service alone, with a configuration of your own.", "datasets.scs.__main__"),
+        _passing("backup", "Copy this home's database and objects: copy FOLDER, or check.", "server.backup"),
+    ):
+        group.add_command(command)
     return group
 
 

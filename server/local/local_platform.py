@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +23,8 @@ from core.settings import Settings
 from server.ports import free
 from server.restart import REFUSED
 from server.role_processes import die_with
+from server.supervisor import direct, is_answered
+from server.whole_platform import client_address
 
 #: Further ports that are tried if the configured port is in use.
 FURTHER_PORTS = 200
@@ -32,13 +33,13 @@ STARTS = 3
 #: Seconds until a started platform must be ready.
 START_TIMEOUT = 120.0
 POLL_INTERVAL = 0.1
+#: Seconds that a platform has to say whether it is ready.
+READY_TIMEOUT = 5.0
 STOPPING = "Stopping Windtunnel ..."
 #: Signals that end this process, and with it the platform.
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PROC = Path("/proc")
 LISTENING = "0A"
-#: Loopback requests never go through a proxy.
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class NotStarted(Exception):
@@ -153,32 +154,14 @@ def supervisor_of_home(home: Path) -> int | None:
 # -- platforms
 
 
-def address(settings: Settings, port: int) -> str:
-    """Return the URL of a platform of this machine; never by a name, which could lead to another server's address."""
-    host = settings.host
-    if host in {"", "0.0.0.0", "::", "localhost"}:
-        host = "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def ready(url: str) -> bool:
-    """Return whether the server at a URL says that it is ready."""
-    try:
-        with _direct.open(f"{url}/readyz", timeout=5) as response:
-            return bool(response.status == 200)
-    except (OSError, urllib.error.URLError):
-        return False
-
-
 def document(platform: Platform) -> Any:
     """Return the OpenAPI document of a platform; None if it has none."""
     headers = {"Authorization": f"Bearer {platform.token}"} if platform.token else {}
     try:
-        with _direct.open(
-            urllib.request.Request(f"{platform.url}/openapi.json", headers=headers), timeout=10
-        ) as response:
+        request = urllib.request.Request(f"{platform.url}/openapi.json", headers=headers)
+        with direct.open(request, timeout=10) as response:
             return msgspec.json.decode(response.read())
-    except (OSError, urllib.error.URLError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError):
         return None
 
 
@@ -195,8 +178,8 @@ def running(settings: Settings) -> Platform | None:
         its_settings = Settings.from_env(environment_of(supervisor))
     except ValueError:
         raise NotStarted(f"Another version of Windtunnel (process {supervisor}) runs in this home. {stop}") from None
-    url = address(its_settings, its_settings.port)
-    if not listens(supervisor, its_settings.port) or not ready(url):
+    url = client_address(its_settings, its_settings.port)
+    if not listens(supervisor, its_settings.port) or not is_answered(f"{url}/readyz", READY_TIMEOUT):
         raise NotStarted(f"Windtunnel (process {supervisor}) runs in this home, but does not answer at {url}. {stop}")
     from api import application  # imported where it is needed: this takes a second
 
@@ -259,7 +242,7 @@ def _start(
             lambda port: free(settings.runner_api_host, port),
             further=further,
         )
-        url = address(settings, ports.api)
+        url = client_address(settings, ports.api)
         if ports.api != preferred.api:
             tell(f"Port {preferred.api} is in use by another program; port {ports.api} is taken instead.")
         tell(f"Starting Windtunnel at {url} ...")
@@ -315,7 +298,7 @@ def _other_family_answers(port: int) -> bool:
 
 def _wait_until_ready(server: "subprocess.Popen[bytes]", url: str, settings: Settings) -> None:
     deadline = time.monotonic() + START_TIMEOUT
-    while not ready(url):
+    while not is_answered(f"{url}/readyz", READY_TIMEOUT):
         if server.poll() is not None or time.monotonic() > deadline:
             raise NotStarted(_not_started("The platform did not become ready", server, settings))
         time.sleep(POLL_INTERVAL)
