@@ -78,14 +78,6 @@ class ApiClient:
         """Send a POST, with a JSON body if there is one; raise Refused."""
         return self.send("POST", path, body=body, headers=headers)
 
-    def put(self, path: str, body: Any) -> httpx.Response:
-        """Send a PUT with a JSON body; raise Refused."""
-        return self.send("PUT", path, body=body)
-
-    def patch(self, path: str, body: Any) -> httpx.Response:
-        """Send a PATCH with a JSON body; raise Refused."""
-        return self.send("PATCH", path, body=body)
-
     def delete(self, path: str) -> httpx.Response:
         """Send a DELETE; raise Refused."""
         return self.send("DELETE", path)

@@ -36,12 +36,9 @@ class TaskQuery:
 
     @classmethod
     def read(cls, arguments: MultiDict[str, str]) -> "TaskQuery":
-        """Return the query of a request, with what its form adds (`added`).
-
-        `group` and `from` are of addresses of earlier versions.
-        """
-        where = [text for name in ("where", "group") for text in arguments.getlist(name) if text]
-        by, sort = arguments.get("by"), arguments.get("sort") or ("task" if "from" in arguments else WORST)
+        """Return the query of a request, with what its form adds (`added`)."""
+        where = [text for text in arguments.getlist("where") if text]
+        by, sort = arguments.get("by"), arguments.get("sort") or WORST
         if by:
             sort = f"-{by}" if arguments.get("order") == "descending" and by != WORST else by
         columns = tuple(name for name in arguments.getlist("columns") if name) if "columns" in arguments else None

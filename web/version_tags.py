@@ -7,7 +7,7 @@ from web.api_client import Refused, api, path_of
 
 def set_tag(kind: str, name: str, version: str) -> None:
     """Let the tag of this request's form refer to a version of a model or a dataset; ``kind``: `models`, `datasets`."""
-    api().put(path_of(kind, name, "tags", _tag()), {"version": version})
+    api().send("PUT", path_of(kind, name, "tags", _tag()), body={"version": version})
 
 
 def remove_tag(kind: str, name: str) -> None:

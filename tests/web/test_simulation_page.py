@@ -215,7 +215,7 @@ def test_a_point_leads_to_its_task(page: Page, origin: str, streets: str) -> Non
 
 
 def test_a_group_lists_its_worst_tasks(page: Page, origin: str, streets: str) -> None:
-    page.goto(f"{origin}/simulations/{streets}/tasks?group=street=roundabout")
+    page.goto(f"{origin}/simulations/{streets}/tasks?where=street=roundabout")
     expect(page.get_by_role("heading", level=1)).to_contain_text("street=roundabout")
     expect(page.get_by_role("region", name="Tasks")).to_contain_text("96 of 576 tasks, 50 on this page")
 

@@ -151,12 +151,6 @@ def test_selected_tasks_are_downloaded(client: FlaskClient, drives: str) -> None
     assert client.get(address[1].replace("&amp;", "&")).data.count(b"\r\n") == 37
 
 
-def test_addresses_of_earlier_versions_lead_to_the_same_tasks(client: FlaskClient, drives: str) -> None:
-    group = client.get(f"/simulations/{drives}/tasks?group=street%3Droundabout")
-    assert group.status_code == 303 and group.headers["Location"].endswith("?where=street%3Droundabout")
-    assert client.get(f"/simulations/{drives}/tasks?from=50").headers["Location"].endswith("?sort=task")
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_list_of_tasks_is_accessible(
     page: Page, origin: str, drives: str, scheme: Literal["light", "dark"]

@@ -128,7 +128,8 @@ def cancel(id: str) -> Response:
 @blueprint.post("/workers")
 def resize(id: str) -> Response:
     """Change the number of workers of a simulation that has not ended."""
-    api().patch(path_of("simulations", id), {"workers": number_of(request.form.get("workers", "").strip())})
+    body = {"workers": number_of(request.form.get("workers", "").strip())}
+    api().send("PATCH", path_of("simulations", id), body=body)
     return redirect(url_for("simulation.show", id=id), 303)
 
 

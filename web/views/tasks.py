@@ -28,7 +28,7 @@ blueprint = Blueprint("tasks", __name__, url_prefix="/simulations/<id>/tasks")
 #: Tasks of a page.
 LISTED = 50
 #: Fields of the form that become a part of the address.
-ADDING = frozenset({"name", "operator", "value", "by", "order", "group", "from"})
+ADDING = frozenset({"name", "operator", "value", "by", "order"})
 
 
 @blueprint.get("")
