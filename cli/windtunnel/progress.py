@@ -2,7 +2,6 @@
 
 import sys
 from html import escape
-from types import TracebackType
 from typing import Any
 
 from windtunnel.descriptions import event_text
@@ -24,9 +23,7 @@ class Bars:
     def __enter__(self) -> "Bars":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._view is not None:
             self._view.close()
 

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import msgspec
+
 from windtunnel.contexts import write_privately
 
 #: Uploads that are remembered; the platform deletes unfinished uploads after a day.
@@ -34,10 +36,9 @@ class UploadRecords:
 
     def _read(self) -> dict[str, str]:
         try:
-            document = json.loads(self._path.read_text())
-        except (OSError, ValueError):
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, str])
+        except (OSError, msgspec.MsgspecError):
             return {}
-        return document if isinstance(document, dict) else {}
 
     def _write(self, uploads: dict[str, str]) -> None:
         try:

@@ -269,11 +269,11 @@ class AsyncSimulations:
             return reference.lower()
         query = None if reference == "last" else reference.lower()
         found = [item.id async for item in self.list(query=query, limit=200 if query else 1)]
-        if query is None and found:
-            return found[0]
-        matching = [id for id in found if query and id.startswith(query)]
+        matching = [id for id in found if id.startswith(query or "")]
         if len(matching) == 1:
             return matching[0]
+        if not matching and query is None:
+            raise WindtunnelError("There is no simulation yet. `windtunnel run MODEL DATASET` submits one.")
         if not matching:
             raise WindtunnelError(f"There is no simulation {reference!r}. `windtunnel simulations list` lists them.")
         more = ", ..." if len(matching) > MOST_NAMED else ""

@@ -1,7 +1,6 @@
 """Live view of a simulation on a terminal: a bar of its tasks, its answer so far, and its metrics so far."""
 
 import sys
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -43,9 +42,7 @@ class LiveView:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None

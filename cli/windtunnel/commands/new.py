@@ -1,5 +1,6 @@
 """`windtunnel new`: begin a project of a model, with a test that plays a scenario without a server."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,7 @@ def command(kind: str, name: Path, dataset: str, server: str | None) -> None:
     model = KINDS[kind]["file"]
     first = {"python": "", "onnx": "python train.py && ", "c": "make && "}[kind]
     click.echo(
-        f"\nNext: cd {_quoted(name)} && {KINDS[kind]['install']} && pytest;"
+        f"\nNext: cd {shlex.quote(str(name))} && {KINDS[kind]['install']} && pytest;"
         f" then {first}windtunnel check {model} {dataset}",
         err=True,
     )
@@ -71,9 +72,3 @@ def _defined_on_platform(dataset: str, server: str | None, error: "NoServer") ->
             return client.datasets.get(dataset).raw
     except CannotConnect as away:
         raise NoServer(f"{error} Nor does a platform answer: {away}") from None
-
-
-def _quoted(path: Path) -> str:
-    import shlex
-
-    return shlex.quote(str(path))

@@ -110,48 +110,48 @@ def output_option() -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 # -- completion: a platform that does not answer offers no names, and says nothing
 
-
-def _completed(
-    ctx: click.Context, incomplete: str, names: "Callable[[Client], Iterable[tuple[str, str]]]"
-) -> list[CompletionItem]:
-    from windtunnel import Client
-    from windtunnel.visible_text import visible
-
-    try:
-        root = ctx.find_root().params
-        url, context = (ctx.params.get(name) or root.get(name) for name in ("url", "context"))
-        with Client(url, context=context, patience=0.0, timeout=COMPLETION_TIMEOUT) as client:
-            pairs = list(names(client))
-    except Exception:
-        return []
-    return [
-        CompletionItem(name, help=visible(text).replace("\n", " "))
-        for name, text in pairs
-        if name.startswith(incomplete)
-    ][:MOST_NAMES]
+#: Completes what is written of a name.
+Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def simulation_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the id of a simulation, the newest first."""
-    return _completed(
-        ctx,
-        incomplete,
-        lambda client: [
-            (item.id, f"{item.state}: {item.model.name} on {item.dataset.name}")
-            for item in client.simulations.list(query=incomplete or None, limit=MOST_NAMES)
-        ],
-    )
+def _completion(names: "Callable[[Client, str], Iterable[tuple[str, str]]]") -> Completion:
+    """Return the completion of names of a platform; ``names`` gets what is written, and yields texts with them."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from windtunnel import Client
+        from windtunnel.visible_text import visible
+
+        try:
+            root = ctx.find_root().params
+            url, context = (ctx.params.get(name) or root.get(name) for name in ("url", "context"))
+            with Client(url, context=context, patience=0.0, timeout=COMPLETION_TIMEOUT) as client:
+                pairs = list(names(client, incomplete))
+        except Exception:
+            return []
+        return [
+            CompletionItem(name, help=visible(text).replace("\n", " "))
+            for name, text in pairs
+            if name.startswith(incomplete)
+        ][:MOST_NAMES]
+
+    return complete
 
 
-def model_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of a model."""
-    return _completed(
-        ctx,
-        incomplete,
-        lambda client: {
-            model.name: f"{model.format}, version {model.version}" for model in client.models.list(limit=200)
-        }.items(),
-    )
+#: Ids of simulations, the newest first.
+simulation_ids = _completion(
+    lambda client, incomplete: [
+        (item.id, f"{item.state}: {item.model.name} on {item.dataset.name}")
+        for item in client.simulations.list(query=incomplete or None, limit=MOST_NAMES)
+    ]
+)
+model_names = _completion(
+    lambda client, _: {
+        model.name: f"{model.format}, version {model.version}" for model in client.models.list(limit=200)
+    }.items()
+)
+dataset_names = _completion(lambda client, _: [(item.name, item.title) for item in client.datasets.list(limit=200)])
+runtime_names = _completion(lambda client, _: [(item.name, item.title) for item in client.runtimes()])
+executor_names = _completion(lambda client, _: [(item.name, item.kind) for item in client.executors()])
 
 
 def models_and_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -161,23 +161,6 @@ def models_and_files(ctx: click.Context, param: click.Parameter, incomplete: str
         return [CompletionItem(incomplete, type="file")]
     # bash completes files by itself only where there is nothing else
     return [*names, *(CompletionItem(file) for file in sorted(glob(f"{escape(incomplete)}*"))[:MOST_NAMES])]
-
-
-def dataset_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of a dataset."""
-    return _completed(
-        ctx, incomplete, lambda client: [(item.name, item.title) for item in client.datasets.list(limit=200)]
-    )
-
-
-def runtime_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of a runtime."""
-    return _completed(ctx, incomplete, lambda client: [(item.name, item.title) for item in client.runtimes()])
-
-
-def executor_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of an executor."""
-    return _completed(ctx, incomplete, lambda client: [(item.name, item.kind) for item in client.executors()])
 
 
 def context_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -137,14 +137,6 @@ def _tasks(document: outputs.Document) -> str:
     return f"{tasks['done']}/{tasks['total']}" + (f" ({tasks['failed']} not ok)" if tasks["failed"] else "")
 
 
-def _score(document: outputs.Document) -> str:
-    return score_text(_answer(document))
-
-
-def _failures(document: outputs.Document) -> str:
-    return failures_text(_answer(document))
-
-
 def _answer(document: outputs.Document) -> "Answer | None":
     from windtunnel.records import Answer, read
 
@@ -167,18 +159,14 @@ def _model(document: outputs.Document) -> str:
     return str(model["name"]) + (f"@{model['version']}" if model.get("version") else "")
 
 
-def _dataset(document: outputs.Document) -> str:
-    return f"{document['dataset']['name']}@{document['dataset']['version']}"
-
-
 COLUMNS: Sequence[outputs.Column] = (
     ("id", "id"),
     ("state", "state"),
     ("model", _model),
-    ("dataset", _dataset),
+    ("dataset", lambda document: f"{document['dataset']['name']}@{document['dataset']['version']}"),
     ("tasks", _tasks),
-    ("score", _score),
-    ("failures", _failures),
+    ("score", lambda document: score_text(_answer(document))),
+    ("failures", lambda document: failures_text(_answer(document))),
     ("age", _age),
 )
 DETAILS: Sequence[outputs.Column] = (

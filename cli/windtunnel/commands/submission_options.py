@@ -11,7 +11,7 @@ from windtunnel.submission_fields import FIELDS, DescribedField
 
 P = ParamSpec("P")
 T = TypeVar("T")
-#: Options that are no fields: a selection of scenarios, and the executor of the placement.
+#: Options beside those of fields: of a selection of scenarios, and of the executor of the placement.
 OTHERS = {
     "scenarios": click.option(
         "--scenarios", metavar="0-99,120", help="Only these, the last number included; all if left out."
