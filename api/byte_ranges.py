@@ -37,21 +37,6 @@ def parse(header: str | None, size: int) -> tuple[int, int] | None:
     return start, stop
 
 
-def quoted(etag: str) -> str:
-    """Return an entity tag in the quotes that headers require."""
-    return etag if etag.startswith('"') else f'"{etag}"'
-
-
-def entity_tags(header: str) -> list[str]:
-    """Return the entity tags of a header, with their quotes."""
-    return [tag.strip() for tag in header.split(",")]
-
-
-def matches(header: str, etag: str) -> bool:
-    """Tell whether a header of entity tags matches a tag, by weak comparison."""
-    return any(tag.removeprefix("W/") in {"*", etag} for tag in entity_tags(header))
-
-
 def read_ahead(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Read the first chunk now and return all chunks: an error of the store can still become a problem response."""
     iterator = iter(chunks)
@@ -66,14 +51,14 @@ def _first_and_rest(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 def serve(read: Read, *, size: int, etag: str, media_type: str, headers: Mapping[str, str] | None = None) -> Response:
     """Answer a GET or HEAD with a content, or with the range that the request has, in constant memory."""
-    tag = quoted(etag)
+    etag = etag.strip('"')
+    tag = f'"{etag}"'
     response_headers = {"ETag": tag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache"} | dict(
         headers or {}
     )
-    if_match = request.headers.get("If-Match")
-    if if_match is not None and tag not in entity_tags(if_match) and if_match.strip() != "*":
+    if "If-Match" in request.headers and etag not in request.if_match:
         return problem_response(PreconditionFailed(), {"ETag": tag})
-    if matches(request.headers.get("If-None-Match", ""), tag):
+    if request.if_none_match.contains_weak(etag):
         return empty_response(304, response_headers)
     range_header = request.headers.get("Range")
     if (if_range := request.headers.get("If-Range")) is not None and if_range.strip() != tag:

@@ -5,6 +5,7 @@ from html import escape
 from math import cos, hypot, radians, sin
 from typing import Any
 
+from api.rendering.signal_charts import frames_of
 from api.rendering.svg_animation import (
     Animation,
     Point,
@@ -15,9 +16,8 @@ from api.rendering.svg_animation import (
     decimal,
     without_gaps,
 )
-from api.rendering.svg_page import NotDrawable
+from api.rendering.svg_page import ACCENT, ALARM, FONT, GOOD, HEIGHT, INK, PANEL, WIDTH
 
-WIDTH, HEIGHT = 960, 540
 #: Pixels per metre.
 SCALE = 8.0
 #: Seconds that the last frame is held at the end of a loop.
@@ -26,8 +26,7 @@ HOLD = 1.6
 REACH = 95.0
 
 GROUND, ASPHALT, JUNCTION, PAVEMENT, PAINT = "#e4e9df", "#50565e", "#565c65", "#c9cbc6", "#f4f4ef"
-INK, PANEL, ALARM, GOOD, PERSON = "#12181f", "#ffffff", "#e5383b", "#2a9d5c", "#c2187f"
-EGO_PAINT = "#00a6a6"
+PERSON = "#c2187f"
 PAINTS = {
     "calm": "#dfe4ea",
     "normal": "#bcc6d2",
@@ -36,12 +35,11 @@ PAINTS = {
     "actor": "#ef6c3a",
 }
 LIGHTS = {"r": "#e5383b", "u": "#f08c2e", "y": "#f6c945", "g": "#38b26c"}
-FONT = 'font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif"'
 
 
 def svg(replay: Mapping[str, Any], *, seconds: float = 5.0, speed: float = 1.0) -> str:
     """Return the last seconds of a replay as an animated SVG in a loop; the camera follows the ego."""
-    frames, dt = _frames(replay), float(replay["dt"])
+    frames, dt = frames_of(replay), float(replay["dt"])
     if seconds <= 0 or speed <= 0:
         raise ValueError("seconds and speed must be greater than zero")
     shown = frames[-(round(seconds / dt) + 1) :]
@@ -49,16 +47,6 @@ def svg(replay: Mapping[str, Any], *, seconds: float = 5.0, speed: float = 1.0) 
     duration = played + HOLD
     times = tuple(decimal(index * dt / speed / duration, 5) for index in range(len(shown)))
     return _picture(replay, Animation(shown, times, duration, _camera_path(shown, frames)))
-
-
-def _frames(replay: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    scene = replay.get("scene")
-    if not isinstance(scene, Mapping) or scene.get("kind") != "street":
-        raise NotDrawable("The scene of this replay is not a street.")
-    frames: Sequence[Mapping[str, Any]] = replay.get("frames") or ()
-    if not frames:
-        raise NotDrawable("The replay has no frames.")
-    return frames
 
 
 def _camera_path(shown: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]]) -> tuple[Point, ...]:
@@ -228,7 +216,7 @@ def _car(animation: Animation, track: Sequence[Mapping[str, Any] | None], is_ego
     brakes = ["1" if car["brake"] else "0" for car in known]
     car = known[0]
     length, width = car["length"] * SCALE, car["width"] * SCALE
-    paint = EGO_PAINT if is_ego else PAINTS.get(car["kind"], PAINTS["normal"])
+    paint = ACCENT if is_ego else PAINTS.get(car["kind"], PAINTS["normal"])
     corner = decimal(width * 0.28)
     body = [
         f'<rect x="{decimal(-width / 2)}" width="{decimal(width)}" height="{decimal(length)}" rx="{corner}"'
@@ -241,8 +229,8 @@ def _car(animation: Animation, track: Sequence[Mapping[str, Any] | None], is_ego
     ]
     if is_ego:
         halo = (
-            f'<circle cy="{decimal(length / 2)}" r="{decimal(length * 0.78)}" fill="{EGO_PAINT}" opacity=".16"/>'
-            f'<circle cy="{decimal(length / 2)}" r="{decimal(length * 0.78)}" fill="none" stroke="{EGO_PAINT}"'
+            f'<circle cy="{decimal(length / 2)}" r="{decimal(length * 0.78)}" fill="{ACCENT}" opacity=".16"/>'
+            f'<circle cy="{decimal(length / 2)}" r="{decimal(length * 0.78)}" fill="none" stroke="{ACCENT}"'
             f' stroke-width="1.4" opacity=".7"/>'
         )
         body.insert(0, halo)
@@ -334,7 +322,7 @@ def _panel(replay: Mapping[str, Any], animation: Animation, title: str) -> Itera
     ]
     yield f'<rect x="34" y="{top + 62}" width="176" height="6" rx="3" fill="{INK}" opacity=".12"/>'
     growth = animate_values(animation, "width", bar)
-    yield f'<rect x="34" y="{top + 62}" width="{bar[0]}" height="6" rx="3" fill="{EGO_PAINT}">{growth}</rect>'
+    yield f'<rect x="34" y="{top + 62}" width="{bar[0]}" height="6" rx="3" fill="{ACCENT}">{growth}</rect>'
 
 
 def _ego_speed(frame: Mapping[str, Any]) -> float:

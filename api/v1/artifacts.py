@@ -60,9 +60,8 @@ def svg_of(replay: Download) -> Download:
         image = svg(msgspec.json.decode(b"".join(replay.read(0, replay.size)))).encode()
     except NotDrawable as error:
         raise NotAcceptable(f"This replay cannot be drawn: {error} Request it as application/json.") from None
-    return Download(
-        len(image), SVG, f'{replay.etag.rstrip(chr(34))}-svg"', lambda start, stop: iter((image[start:stop],))
-    )
+    etag = f"{replay.etag.strip(chr(34))}-svg"
+    return Download(len(image), SVG, etag, lambda start, stop: iter((image[start:stop],)))
 
 
 def position(cursor: str | None) -> tuple[int, str]:

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from flask import Response, request
 
 from api.blueprint import BINARY, TEXT, Blueprint, Success, empty_response, header, lines_of
-from api.byte_ranges import matches, read_ahead, serve
+from api.byte_ranges import read_ahead, serve
 from api.context import analysis_services as services
 from api.context import context
 from api.downloads import NOT_MODIFIED, PARTIAL_CONTENT
@@ -107,7 +107,7 @@ def parquet(lines: Lines, kinds: Mapping[str, str] | None, version: str, headers
         return serve(blob.read, size=blob.size, etag=blob.etag, media_type=PARQUET, headers=headers)
     etag = etag_of(version, kinds)
     headers = {"ETag": etag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache", **headers}
-    if "If-Match" not in request.headers and matches(request.headers.get("If-None-Match", ""), etag):
+    if "If-Match" not in request.headers and request.if_none_match.contains_weak(etag.strip('"')):
         return empty_response(304, headers)  # without writing the file
     if request.method == "GET" and not any(name in request.headers for name in CONDITIONS):
         body = read_ahead(stream_parquet(lines(), kinds))

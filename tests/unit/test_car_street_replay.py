@@ -170,12 +170,6 @@ def test_texts_of_a_replay_are_escaped() -> None:
     assert "a &amp; b" in text
 
 
-@pytest.mark.parametrize("scene", [None, {}, {"kind": "pole"}])
-def test_a_scene_without_a_street_is_refused(scene: Any) -> None:
-    with pytest.raises(ValueError, match="not a street"):
-        svg(replay([frame(0)], scene=scene))
-
-
 def test_a_replay_without_frames_is_refused() -> None:
     with pytest.raises(ValueError, match="no frames"):
         svg(replay([]))
