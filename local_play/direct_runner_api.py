@@ -12,8 +12,6 @@ from core.domain.scheduling.ranges import Ended, Later, Lease
 from core.services.scheduling.leases import CachedLaunch, Leases
 from core.services.scheduling.reports import TaskReport
 from runtimes.harness.runner.runner_api_client import (
-    PATIENCE,
-    TIMEOUT,
     Credentials,
     LaunchOver,
     RequestRejected,
@@ -33,7 +31,11 @@ OnOutput = Callable[[str, bytes], None]
 
 
 class DirectRunnerApi:
-    """The runner API of one process's leases (`runtimes.harness.runner.runner_api_client.RunnerApi`)."""
+    """The runner API of one process's leases (`runtimes.harness.runner.runner_api_client.RunnerApi`).
+
+    ``on_loaded`` is called when a worker has loaded the model, and at each lease after that. Nothing is waited for, so
+    what `Connect` says of time has no effect.
+    """
 
     def __init__(
         self,
@@ -42,6 +44,7 @@ class DirectRunnerApi:
         on_loaded: Callable[[], None],
         credentials: Credentials,
         stop: threading.Event,
+        **_: float,
     ) -> None:
         self._leases = leases
         self._on_output = on_output
@@ -115,29 +118,6 @@ class DirectRunnerApi:
             raise Unreachable(str(error.detail)) from None
         except PlatformError as error:
             raise RequestRejected(str(error.detail)) from None
-
-
-class DirectConnection:
-    """Opens the runner API of these leases (`runtimes.harness.runner.runner_api_client.Connect`).
-
-    ``on_loaded`` is called when a worker has loaded the model, and at each lease after that.
-    """
-
-    def __init__(self, leases: Leases, on_output: OnOutput, on_loaded: Callable[[], None]) -> None:
-        self._leases = leases
-        self._on_output = on_output
-        self._on_loaded = on_loaded
-
-    def __call__(
-        self,
-        credentials: Credentials,
-        stop: threading.Event,
-        *,
-        patience: float = PATIENCE,
-        time_out: float = TIMEOUT,
-    ) -> DirectRunnerApi:
-        """Return a connection; nothing is waited for, so patience and time-out have no effect."""
-        return DirectRunnerApi(self._leases, self._on_output, self._on_loaded, credentials, stop)
 
 
 def _answer(next: Lease | Later | Ended | None) -> LeaseAnswer:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from core.services.scheduling.dispatch import Dispatch
 from core.services.simulations.dry_runs import check_of
 from core.store import simulations as rows
 from local_play import messages
-from local_play.direct_runner_api import DirectConnection
+from local_play.direct_runner_api import DirectRunnerApi
 from local_play.private_platform import EXECUTOR, PrivatePlatform
 from runtimes.harness.model_server.deadlines import LOAD
 from runtimes.harness.runner import model_folder
@@ -114,7 +115,7 @@ class LocalSimulation:
         spec = worker_spec_for(WarmKind.of(launch), folders, self._sandbox, model_folder=str(models))
         assert spec is not None, "it was prepared a moment ago"
         loaded = threading.Event()
-        connect = DirectConnection(self._services.scheduling.leases, self._send_output, loaded.set)
+        connect = partial(DirectRunnerApi, self._services.scheduling.leases, self._send_output, loaded.set)
         self._runner = runner = Runner(spec, 1, LocalSpawner(spec), reserve=0, connect=connect)
         if self._interrupted.is_set():
             return
