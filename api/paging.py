@@ -26,7 +26,10 @@ def numbered_page(items: Sequence[Any], after: int, limit: int) -> Response:
 def page(items: Sequence[Any], next: str | int | None, schema: Schema | None = None) -> Response:
     """Answer with one page of a list."""
     body: Mapping[str, Any] = {"items": schema.dump(items, many=True) if schema else items, "next": next}
-    if next is None:
-        return json_response(body)
+    return json_response(body) if next is None else json_response(body, headers={"Link": next_page(next)})
+
+
+def next_page(cursor: str | int) -> str:
+    """Return the Link header of the next page of what this request lists."""
     query = [(name, value) for name, value in request.args.items(multi=True) if name != "after"]
-    return json_response(body, headers={"Link": f'<{request.path}?{urlencode([*query, ("after", next)])}>; rel="next"'})
+    return f'<{request.path}?{urlencode([*query, ("after", cursor)])}>; rel="next"'

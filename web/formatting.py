@@ -144,14 +144,6 @@ def on_page(text: str | None) -> str:
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
-    "number": number,
-    "percent": percent,
-    "duration": duration,
-    "size": size,
-    "unit": unit,
-    "on_page": on_page,
-    "utc": utc,
-    "ago": ago,
-    "short": short,
-    "sparkline": sparkline,
+    function.__name__: function
+    for function in (number, percent, duration, size, unit, on_page, utc, ago, short, sparkline)
 }

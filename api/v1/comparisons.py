@@ -24,26 +24,16 @@ from api.schemas.verdicts import ComparisonFlipsQuery, FlipPageSchema
 from api.simulation_filters import listing_of
 from api.streams import SSE, stream_events
 from api.submissions import replay_headers
+from api.v1.simulations import RESOLUTION_ERRORS
 from common.errors import (
-    BadArchive,
     Conflict,
-    FormatMismatch,
     Gone,
     IdempotencyMismatch,
     IllegalTransition,
     Invalid,
-    NotAllowed,
     NotFinished,
-    ScenarioOutOfRange,
-    TooLarge,
     TooManyStreams,
-    TooManyTasks,
     UnknownComparison,
-    UnknownDataset,
-    UnknownFormat,
-    UnknownModel,
-    UnknownRuntime,
-    UnsupportedMedia,
 )
 from core.domain.comparisons.comparison_requests import ComparisonRequest
 from core.domain.comparisons.comparison_states import ComparisonState
@@ -55,20 +45,6 @@ blueprint = Blueprint(
     description="Comparisons of models on the same scenarios, which stop when the verdict holds.",
 )
 
-RESOLUTION_ERRORS = (
-    BadArchive,
-    FormatMismatch,
-    Invalid,
-    NotAllowed,
-    ScenarioOutOfRange,
-    TooLarge,
-    TooManyTasks,
-    UnknownDataset,
-    UnknownFormat,
-    UnknownModel,
-    UnknownRuntime,
-    UnsupportedMedia,
-)
 CHANGED = Success(schema=ModelComparisonSchema, plain=True, status=202, description="The change is requested.")
 
 
@@ -99,7 +75,7 @@ def list_comparisons(query: dict[str, Any]) -> Response:
         links={"get_comparison": {"id": "$response.body#/id"}, "cancel_comparison": {"id": "$response.body#/id"}},
     ),
     body={"application/json": ComparisonRequestSchema},
-    errors=[*RESOLUTION_ERRORS, Gone, IdempotencyMismatch],
+    errors=[*RESOLUTION_ERRORS, Gone, IdempotencyMismatch, Invalid],
 )
 @blueprint.takes(IdempotencyHeaders, location="headers")
 def create_comparison(headers: dict[str, Any]) -> Response:
@@ -169,7 +145,7 @@ def delete_comparison(id: str) -> None:
     "POST /<id:id>/models",
     CHANGED,
     body={"application/json": JoiningModelsSchema},
-    errors=[*RESOLUTION_ERRORS, Conflict, IllegalTransition, UnknownComparison],
+    errors=[*RESOLUTION_ERRORS, Conflict, IllegalTransition, Invalid, UnknownComparison],
 )
 def add_comparison_models(id: str) -> dict[str, Any]:
     """Let models join a comparison

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 from flask import Response, request
 
@@ -13,7 +12,7 @@ from api.context import context
 from api.downloads import NOT_MODIFIED, PARTIAL_CONTENT
 from api.escaping import escaped
 from api.negotiation import choose
-from api.paging import LINK, page
+from api.paging import LINK, next_page, page
 from api.schemas.results import (
     EventPageSchema,
     EventsHeaders,
@@ -114,12 +113,6 @@ def parquet(lines: Lines, kinds: Mapping[str, str] | None, version: str, headers
         return Response(body, headers=headers, content_type=PARQUET, direct_passthrough=True)
     blob = as_parquet(lines, context().spool, kinds, etag)
     return serve(blob.read, size=blob.size, etag=etag, media_type=PARQUET, headers=headers)
-
-
-def next_page(cursor: str) -> str:
-    """Return the Link header of the next page of this request's results."""
-    query = [(name, value) for name, value in request.args.items(multi=True) if name != "after"]
-    return f'<{request.path}?{urlencode([*query, ("after", cursor)])}>; rel="next"'
 
 
 @blueprint.operation(

@@ -65,28 +65,32 @@ blueprint = Blueprint(
     "simulations", __name__, url_prefix="/v1/simulations", description="Runs of a model on the scenarios of a dataset."
 )
 
-SUBMISSION_ERRORS = (
+#: Errors of what a submission or a comparison names.
+RESOLUTION_ERRORS = (
     BadArchive,
     FormatMismatch,
-    Gone,
-    IdempotencyMismatch,
-    NotAcceptable,
     NotAllowed,
     ScenarioOutOfRange,
-    StillRunning,
-    StorageFull,
     TooLarge,
-    TooManyDryRuns,
-    TooManyStreams,
     TooManyTasks,
-    TruncatedUpload,
     UnknownDataset,
     UnknownFormat,
     UnknownModel,
     UnknownRuntime,
+    UnsupportedMedia,
+)
+SUBMISSION_ERRORS = (
+    *RESOLUTION_ERRORS,
+    Gone,
+    IdempotencyMismatch,
+    NotAcceptable,
+    StillRunning,
+    StorageFull,
+    TooManyDryRuns,
+    TooManyStreams,
+    TruncatedUpload,
     UnknownUpload,
     Unsafe,
-    UnsupportedMedia,
     UploadUnfinished,
 )
 CREATED = {

@@ -52,13 +52,17 @@ OFFSET = header("Number of bytes received and stored.", type="integer")
 EXPIRES = header("When the upload is deleted, unless more bytes arrive before.")
 VERSION = header("Version of the tus protocol.")
 PROGRESS_HEADERS = {"Tus-Resumable": VERSION, "Upload-Offset": OFFSET, "Upload-Expires": EXPIRES}
-CAPABILITY_HEADERS = {
-    "Tus-Resumable": VERSION,
-    "Tus-Version": header("Supported versions of tus."),
-    "Tus-Extension": header("Supported extensions of tus."),
-    "Tus-Max-Size": header("Most bytes of an upload.", type="integer"),
-    "Tus-Checksum-Algorithm": header("Supported checksum algorithms."),
-}
+CAPABILITIES = Success(
+    status=204,
+    description="The supported version and extensions.",
+    headers={
+        "Tus-Resumable": VERSION,
+        "Tus-Version": header("Supported versions of tus."),
+        "Tus-Extension": header("Supported extensions of tus."),
+        "Tus-Max-Size": header("Most bytes of an upload.", type="integer"),
+        "Tus-Checksum-Algorithm": header("Supported checksum algorithms."),
+    },
+)
 
 
 def as_json(upload: Upload) -> dict[str, Any]:
@@ -161,10 +165,7 @@ def create() -> Upload:
     return services().uploads.create(length, metadata, partial=kind == "partial", caller=caller())
 
 
-@blueprint.operation(
-    "OPTIONS",
-    Success(status=204, description="The supported version and extensions.", headers=CAPABILITY_HEADERS),
-)
+@blueprint.operation("OPTIONS", CAPABILITIES)
 def get_uploads_capabilities() -> Response:
     """Get the supported version and extensions of tus
 
@@ -215,10 +216,7 @@ def create_upload() -> Response:
     return empty_response(201, {"Location": f"{tus.PATH}/{upload.id}", **progress_headers(upload)})
 
 
-@blueprint.operation(
-    "OPTIONS /<id:upload>",
-    Success(status=204, description="The supported version and extensions.", headers=CAPABILITY_HEADERS),
-)
+@blueprint.operation("OPTIONS /<id:upload>", CAPABILITIES)
 def get_upload_capabilities(upload: str) -> Response:
     """Get the supported version and extensions of tus
 
