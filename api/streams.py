@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from flask import Response, request
@@ -13,7 +13,9 @@ from api.context import context
 from api.context import submission_services as services
 from common.errors import PlatformError, TooManyStreams
 from core.domain.submissions.records import Event
+from core.services.comparisons.comparisons import Comparisons
 from core.services.simulations.list_changes import Changes
+from core.services.simulations.results import Results
 
 logger = logging.getLogger(__name__)
 
@@ -107,17 +109,9 @@ def stream(
     )
 
 
-class EventSource(Protocol):
-    """Events of simulations or of comparisons, by id."""
-
-    def ended(self, id: str, after: int) -> bool:
-        """Return whether no event will follow number ``after``."""
-
-    def follow_events(self, id: str, after: int, heartbeat: float) -> Iterator[Event | None]:
-        """Yield events after number ``after`` as they are inserted, None as a heartbeat."""
-
-
-def stream_events(source: EventSource, id: str, query: Mapping[str, Any], headers: Mapping[str, Any]) -> Response:
+def stream_events(
+    source: Results | Comparisons, id: str, query: Mapping[str, Any], headers: Mapping[str, Any]
+) -> Response:
     """Answer with events after `Last-Event-ID` or `after`; with 204 if none will follow: a browser reconnects no more.
 
     ``query`` and ``headers``: values of EventsQuery and of EventsHeaders.

@@ -215,7 +215,7 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
     from api.context import Context
     from api.request_guard import RequestGuard
     from web import application as web
-    from web.mounting import Mounted
+    from web.mounting import mount
 
     spool = settings.home.resolve() / "uploads"
     spool.mkdir(parents=True, exist_ok=True)
@@ -237,9 +237,10 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
             checks=checks(platform) | {"disk": lambda: disk_problem(settings.home)},
         )
     )
-    # Mounted passes only requests of pages to this application.
+    # `mount` passes only requests of pages to this application.
     page = RequestGuard(web.create(flask.wsgi_app).wsgi_app, names=settings.names, is_page=lambda path: True)
-    flask.wsgi_app = Mounted(flask.wsgi_app, page, flask.url_map.bind("localhost"))  # type: ignore[method-assign]
+    both = mount(flask.wsgi_app, page, flask.url_map.bind("localhost"))
+    flask.wsgi_app = both  # type: ignore[method-assign, assignment]
     return flask
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from common.ages import is_overdue
 
@@ -15,20 +14,6 @@ INTERVAL, ANSWER = 2.0, 2.0
 #: Failed probes in succession before a role counts as hung: after a suspended machine resumes, the first one fails.
 TRIES = 4
 Address = str | tuple[str, int]
-
-
-class Exchange(Protocol):
-    """A probe in progress."""
-
-    def result(self) -> bool | None:
-        """Return whether the role answered; None while that is open."""
-
-    def close(self) -> None:
-        """Give the probe up."""
-
-
-#: Begins a probe.
-Probe = Callable[[], Exchange]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +53,7 @@ class SocketExchange:
             self._failed = True  # no such socket, refused, or its backlog is full
 
     def result(self) -> bool | None:
-        """Continue the exchange as far as that is possible now."""
+        """Continue the exchange as far as possible; return whether it was answered, None while that is open."""
         try:
             if not self._failed and self._request:
                 self._request = self._request[self._socket.send(self._request) :]
@@ -104,6 +89,11 @@ class LivenessFile:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+#: A probe in progress, and the function that begins one.
+Exchange = SocketExchange | LivenessFile
+Probe = Callable[[], Exchange]
 
 
 def http_probe(host: str, port: int, path: str = "/healthz") -> Probe:

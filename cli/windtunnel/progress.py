@@ -36,7 +36,7 @@ class Bars:
         """Show a simulation that was submitted."""
         self._total = simulation.tasks.total
         if self._view is not None:
-            self._view.show(simulation.id, 0, self._total, simulation.reason or simulation.state)
+            self._view.show("tasks", 0, self._total, simulation.reason or simulation.state)
 
     def event(self, event: Event) -> None:
         """Show an event of the simulation."""
@@ -67,10 +67,9 @@ class _TerminalView:
     def show(self, name: str, done: int | None, total: int, note: str) -> None:
         from rich.markup import escape as escape_markup
 
-        title = "tasks" if name != "upload" else name
-        if title not in self._bars:
-            self._bars[title] = self._progress.add_task(title, total=total or 1, note="")
-        self._progress.update(self._bars[title], completed=done, total=total or 1, note=escape_markup(note))
+        if name not in self._bars:
+            self._bars[name] = self._progress.add_task(name, total=total or 1, note="")
+        self._progress.update(self._bars[name], completed=done, total=total or 1, note=escape_markup(note))
 
     def close(self) -> None:
         self._progress.stop()
@@ -89,8 +88,7 @@ class _NotebookView:
     def show(self, name: str, done: int | None, total: int, note: str) -> None:
         self._done = self._done if done is None else done
         bar = f'<progress value="{self._done}" max="{total or 1}" style="width:20em"></progress>'
-        title = "tasks" if name != "upload" else name
-        self._handle.update(self._html(f"{escape(title)} {bar} {escape(note)}"))
+        self._handle.update(self._html(f"{escape(name)} {bar} {escape(note)}"))
 
     def close(self) -> None:
         pass

@@ -4,7 +4,7 @@ import contextlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -63,21 +63,6 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool = False  # it has ended by a limit of time
 
 
-class Session(Protocol):
-    """Steps scenarios, one after the other. Used by one thread at a time."""
-
-    world: World
-
-    def reset(self, scenario: int, repeat: int, seed: int) -> Observed:
-        """Start the scenario that is a task of a simulation with this seed; raise Refused or ScenarioLost."""
-
-    def step(self, values: Sequence[float]) -> Observed:
-        """Apply an action, flat; raise Refused or ScenarioLost."""
-
-    def close(self) -> None:
-        """End the session; may be called twice."""
-
-
 class LocalSession:
     """A process on this machine. ``server``: URL of the platform that the dataset is registered on."""
 
@@ -103,11 +88,11 @@ class LocalSession:
         return self._conversation.pid
 
     def reset(self, scenario: int, repeat: int, seed: int) -> Observed:
-        """Start a scenario."""
+        """Start the scenario that is a task of a simulation with this seed; raise Refused or ScenarioLost."""
         return self._ordered({"reset": {"scenario": scenario, "repeat": repeat, "seed": seed}})
 
     def step(self, values: Sequence[float]) -> Observed:
-        """Apply an action."""
+        """Apply an action, flat; raise Refused or ScenarioLost."""
         return self._ordered({"step": values})
 
     def _ordered(self, order: Mapping[str, Any]) -> Observed:
@@ -134,7 +119,7 @@ class LocalSession:
         )
 
     def close(self) -> None:
-        """End the process."""
+        """End the process; may be called twice."""
         self._conversation.close()
 
 
@@ -224,9 +209,13 @@ class RemoteSession:
         )
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; may be called twice."""
         with contextlib.suppress(*self._errors):
             self._stack.close()
+
+
+#: Steps scenarios, one after the other. Used by one thread at a time.
+Session = LocalSession | RemoteSession
 
 
 def _space(schema: Mapping[str, Any]) -> Space:
