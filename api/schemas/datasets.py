@@ -6,15 +6,13 @@ from typing import Any
 from marshmallow import ValidationError, fields, post_load, validates_schema
 
 from api import tus
-from api.schemas.fields import LINE, NAME, REFERENCE, ListField, Open, Strict, Text, Whole
+from api.schemas.fields import DIGEST, LINE, NAME, REFERENCE, ListField, Open, Strict, Text, Whole
 from api.schemas.members import array, boolean, dictionary, document, documents, integer, string
 from api.schemas.pages import NumberedPageSchema, PageQuery, PageSchema
 from common.errors import Invalid
 
 #: A path in a dataset: no control characters, and never empty.
 PATH = r"^[^\x00-\x1f\x7f]+$"
-TAG = NAME
-DIGEST = r"^sha256:[0-9a-f]{64}$"
 
 
 class DatasetBriefSchema(Open):
@@ -188,7 +186,7 @@ class RegistrationSchema(Strict):
     name = Text(NAME, longest=100, required=True, description="Name of the dataset.")
     source = document(SourceSchema, "Where the version's files come from.")
     tags = ListField(
-        Text(TAG, longest=100), load_default=list, longest=20, description="Tags to set on the new version."
+        Text(NAME, longest=100), load_default=list, longest=20, description="Tags to set on the new version."
     )
 
 
