@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
-
 from windtunnel.errors import BadConfiguration
 
 DEFAULT_URL = "http://localhost:5000"
@@ -129,10 +127,14 @@ def _running_at(home: Path) -> str | None:
 def load(path: Path) -> Contexts:
     """Read the contexts; there are none if there is no file."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Contexts)
+        document = json.loads(path.read_text())
+        contexts = {name: Context(**members) for name, members in document.get("contexts", {}).items()}
+        if not all(isinstance(context.url, str) for context in contexts.values()):
+            raise ValueError("an address is not a text")
+        return Contexts(document.get("current"), contexts)
     except FileNotFoundError:
         return Contexts()
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise BadConfiguration(
             f"{path} cannot be read ({error}). Mend it, or delete it and add your contexts again."
         ) from None

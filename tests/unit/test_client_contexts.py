@@ -149,6 +149,7 @@ def test_a_broken_file_is_an_error_only_where_it_is_needed(tmp_path: Path) -> No
         '{"contexts": {"a": 5}}',
         '{"contexts": {"a": {"url": 5}}}',
         '{"contexts": {"a": {"link": "x"}}}',
+        '{"contexts": {"a": {"url": "http://x", "of a later version": 5}}}',
     ):
         path = tmp_path / "contexts.json"
         path.write_text(text)

@@ -108,6 +108,13 @@ def test_a_valid_reply_is_returned_as_actions(pair: tuple[ModelServerClient, soc
     assert requests == [framed(("act", seq, 1, OBSERVATION.tobytes()))]
 
 
+def test_a_closed_client_leaves_no_descriptor_open() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    with connected(60.0):
+        pass
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
 def test_an_action_of_its_own_is_not_overwritten_by_the_next(pair: tuple[ModelServerClient, socket.socket]) -> None:
     model_server, remote = pair
     with answering(remote, partial(send, reply(model_server))):

@@ -16,7 +16,7 @@ class RunDelay:
     def take(self) -> float:
         """Return the run delay in seconds since the last call; 0 if it is unknown."""
         before, self._taken = self._taken, self._total()
-        return self._taken - before
+        return max(0.0, self._taken - before)
 
     def close(self) -> None:
         """Close the file; later calls return 0."""
