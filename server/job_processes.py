@@ -96,7 +96,7 @@ class JobProcesses:
         self._demand = JobDemand(kinds, time.monotonic())
         self._workers = [
             _Worker(
-                kind=kind, statistics=WorkerStatistics.shared(kind.name), always=number == 0 and kind.name in ALWAYS
+                kind=kind, statistics=WorkerStatistics.of_kind(kind.name), always=number == 0 and kind.name in ALWAYS
             )
             for kind in kinds
             for number in range(kind.concurrency)

@@ -26,7 +26,7 @@ class WorkerStatistics(ctypes.Structure):
     deadline: float
 
     @classmethod
-    def shared(cls, kind: str) -> "WorkerStatistics":
+    def of_kind(cls, kind: str) -> "WorkerStatistics":
         """Return the statistics of a worker of a kind, which the processes share that are forked from now on."""
         statistics = RawValue(cls)
         statistics.kind, statistics.deadline = kind, math.inf

@@ -131,8 +131,8 @@ def test_a_module_that_is_put_into_the_package_is_a_kind(kinds_folder: Path, tmp
     file = config_file(tmp_path, {"kind": "nowhere", "options": {"region": "west"}})
     (config,) = registry.load_executor_configs(file, 1)
     paths: Any = None
-    executor: Any = registry.open_executor(config, paths)
-    assert executor == ("e0", "west")
+    executors: Any = registry.open_executors([config], paths)
+    assert executors == {"e0": ("e0", "west")}
     with pytest.raises(ValueError, match="missing required field `region`"):
         registry.load_executor_configs(config_file(tmp_path, {"kind": "nowhere"}), 1)
 
