@@ -6,7 +6,6 @@ current one), port ``WINDTUNNEL_PORT`` of this machine, the platform that runs i
 The token of a context is sent to the address of this context only.
 """
 
-import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -15,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from windtunnel.errors import BadConfiguration
 
@@ -34,13 +35,15 @@ class Server:
     context: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A named platform; ``token`` is in the keyring, in this file, or there is none."""
 
     url: str
-    token: str | None = field(default=None, repr=False)
+    token: str | None = None
     keyring: bool = False
+
+    def __repr__(self) -> str:
+        return f"Context({self.url!r}, keyring={self.keyring})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +130,10 @@ def _running_at(home: Path) -> str | None:
 def load(path: Path) -> Contexts:
     """Read the contexts; there are none if there is no file."""
     try:
-        document = json.loads(path.read_text())
-        contexts = {name: Context(**members) for name, members in document.get("contexts", {}).items()}
-        if not all(isinstance(context.url, str) for context in contexts.values()):
-            raise ValueError("an address is not a text")
-        return Contexts(document.get("current"), contexts)
+        return msgspec.json.decode(path.read_bytes(), type=Contexts)
     except FileNotFoundError:
         return Contexts()
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, msgspec.MsgspecError) as error:
         raise BadConfiguration(
             f"{path} cannot be read ({error}). Mend it, or delete it and add your contexts again."
         ) from None
@@ -142,11 +141,7 @@ def load(path: Path) -> Contexts:
 
 def save(path: Path, contexts: Contexts) -> None:
     """Write the contexts, readable by their owner only; a reader sees the old or the new file, never a part."""
-    document: dict[str, Any] = {"current": contexts.current, "contexts": {}}
-    for name, context in contexts.contexts.items():
-        members = {"url": context.url, "token": context.token, "keyring": context.keyring}
-        document["contexts"][name] = {key: value for key, value in members.items() if value}
-    write_privately(path, json.dumps(document, indent=2) + "\n")
+    write_privately(path, msgspec.json.format(msgspec.json.encode(contexts)).decode() + "\n")
 
 
 def write_privately(path: Path, text: str) -> None:
