@@ -14,6 +14,7 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -73,12 +74,13 @@ class Module:
     """A parsed file of the product; ``nodes``: its syntax tree, walked once for all counts."""
 
     path: str
+    text: str
     nodes: Sequence[ast.AST]
 
     @classmethod
     def of(cls, path: str, text: str) -> "Module":
         """Parse a file."""
-        return cls(path, tuple(ast.walk(ast.parse(text))))
+        return cls(path, text, tuple(ast.walk(ast.parse(text))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,28 +139,63 @@ def retired_constructions(module: Module) -> Iterator[Place]:
 
 
 def explicit_any(module: Module) -> Iterator[Place]:
-    """Yield uses of `Any`."""
+    """Yield uses of `Any`, under another name and in quoted types too."""
+    names = {"Any"}
     for node in module.nodes:
-        if (isinstance(node, ast.Name) and node.id == "Any") or (
-            isinstance(node, ast.Attribute) and node.attr == "Any"
-        ):
-            yield Place(module.path, node.lineno, "Any")
+        if isinstance(node, ast.ImportFrom) and node.module == "typing":
+            names |= {alias.asname for alias in node.names if alias.name == "Any" and alias.asname}
+    for node in module.nodes:
+        for part in [node] if isinstance(node, ast.Name | ast.Attribute) else quoted_types(node):
+            if (isinstance(part, ast.Name) and part.id in names) or (
+                isinstance(part, ast.Attribute) and part.attr == "Any"
+            ):
+                yield Place(module.path, getattr(node, "lineno", 1), "Any")
+
+
+def quoted_types(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a text that is a type: the whole of an annotation, or a part of it."""
+    if not isinstance(node, ast.arg | ast.AnnAssign | ast.FunctionDef | ast.AsyncFunctionDef):
+        return
+    annotation = node.returns if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else node.annotation
+    for part in ast.walk(annotation) if annotation is not None else ():
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            with suppress(SyntaxError):  # an entry of a Literal
+                yield from ast.walk(ast.parse(part.value, mode="eval"))
+
+
+#: Methods whose first argument is the name of a member.
+READING_METHODS = frozenset({"get", "pop", "setdefault"})
 
 
 def string_keyed_reads(module: Module) -> Iterator[Place]:
-    """Yield members that are read by a literal name: ``x["name"]``, ``x.get("name")``."""
+    """Yield members that are read by a literal name: ``x["name"]``, ``x.get("name")``, ``case {"name": value}``."""
     for node in module.nodes:
         match node:
             case ast.Subscript(value=ast.Name(id="Literal")):
                 continue
             case ast.Subscript(slice=ast.Constant(value=str() as key), ctx=ast.Load()):
-                pass
-            case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str() as key), *_]):
-                pass
+                keys = [key]
+            case ast.Call(func=ast.Attribute(attr=method), args=[ast.Constant(value=str() as key), *_]) if (
+                method in READING_METHODS
+            ):
+                keys = [key]
+            case ast.Call(func=ast.Name(id="itemgetter") | ast.Attribute(attr="itemgetter"), args=arguments):
+                keys = [argument.value for argument in arguments if isinstance(argument, ast.Constant)]
+            case ast.MatchMapping(keys=patterns):
+                keys = [pattern.value for pattern in patterns if isinstance(pattern, ast.Constant)]
             case _:
                 continue
-        if re.fullmatch(r"[a-z_]\w*", key):  # not a header, an address, an environment variable or a quoted type
-            yield Place(module.path, node.lineno, ast.unparse(node)[:80])
+        for key in keys:  # not a header, an address, an environment variable or a quoted type
+            if isinstance(key, str) and re.fullmatch(r"[a-z_]\w*", key):
+                yield Place(module.path, node.lineno, ast.unparse(node)[:80])
+
+
+def imports_by_text(module: Module) -> Iterator[Place]:
+    """Yield imports of modules that a text names, which import-linter does not see."""
+    for node in module.nodes:
+        match node:
+            case ast.Call(func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module")):
+                yield Place(module.path, node.lineno, ast.unparse(node)[:80])
 
 
 def inner_imports(module: Module) -> Iterator[Place]:
@@ -183,13 +220,20 @@ def repeated_class_names(modules: Sequence[Module]) -> Iterator[Place]:
             yield Place(place.path, place.line, f"{place.text}, also {others}")
 
 
+#: A comment by which a module sets mypy's options for itself.
+OWN_OPTIONS = re.compile(r"^\s*#\s*mypy\s*:", re.MULTILINE)
+
+
 def modules_exempt_from_types(modules: Sequence[Module]) -> Iterator[Place]:
-    """Yield modules in which mypy allows `Any`, where it does not as a rule (pyproject.toml)."""
+    """Yield modules in which mypy allows `Any`, where it does not as a rule (pyproject.toml), and any of their own."""
     overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
-    exempt = {name for table in overrides if table.get("disallow_any_explicit") is False for name in table["module"]}
+    exempt = [name for table in overrides if table.get("disallow_any_explicit") is False for name in table["module"]]
     for module in modules:
-        if (name := module.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")) in exempt:
+        name = module.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        if any(fnmatch(name, pattern) or name == pattern.removesuffix(".*") for pattern in exempt):
             yield Place(module.path, 1, name)
+        for found in OWN_OPTIONS.finditer(module.text):
+            yield Place(module.path, module.text.count("\n", 0, found.end()) + 1, found.group().strip())
 
 
 def in_each(find: Callable[[Module], Iterator[Place]]) -> Callable[[Sequence[Module]], Iterator[Place]]:
@@ -239,8 +283,13 @@ COUNTS = (
         in_each(inner_imports),
     ),
     Count(
+        "imports by text",
+        "A text names the module that is imported, so that no contract sees it: import it by a statement.",
+        in_each(imports_by_text),
+    ),
+    Count(
         "modules exempt from types",
-        "A module is on pyproject's list of those that may say `Any`: say `object`, or the type, and take it off.",
+        "A module may say `Any`, by pyproject's list or by a comment of its own: say `object`, or the type.",
         modules_exempt_from_types,
     ),
 )

@@ -77,13 +77,22 @@ def column():
     "explicit Any": """
 from typing import Any
 import typing
+from typing import Any as Whatever
 def page(row: Any) -> dict[str, typing.Any]: ...  # counted # counted
+def line(row: Whatever) -> "list[Any]": ...  # counted # counted
+column: "dict[str, Any]" = {}  # counted
+word: Literal["Any of them"] = "Any of them"
 ANY = any([])
 """,
     "string-keyed reads": """
 row["name"]  # counted
 row.get("name", 1)  # counted
 row["a"]["b"]  # counted # counted
+row.pop("name")  # counted
+row.setdefault("name", 1)  # counted
+itemgetter("name", "age")  # counted # counted
+match row:
+    case {"name": name}: ...  # counted
 row["name"] = 1
 row[0]
 row.name
@@ -102,6 +111,12 @@ def function():
     def inner():
         from d import e  # counted
 """,
+    "imports by text": """
+import_module("core.services")  # counted
+importlib.import_module(name)  # counted
+__import__("core")  # counted
+import core
+""",
 }
 
 
@@ -116,6 +131,23 @@ def test_every_count_has_an_example() -> None:
 def test_modules_in_which_mypy_allows_any_are_counted() -> None:
     found = places(core__settings="", core__store__no_such_module="", core__ids="")["modules exempt from types"]
     assert found == {"core": [Place("core/settings.py", 1, "core.settings")]}
+
+
+def test_a_pattern_of_modules_in_which_mypy_allows_any_counts_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[[tool.mypy.overrides]]\nmodule = ["core.domain.*"]\ndisallow_any_explicit = false\n'
+    )
+    monkeypatch.setattr(ratchets, "ROOT", tmp_path)
+    found = places(core__domain__a="", core__domain__b__c="", core__ids="")
+    paths = {place.path for place in found["modules exempt from types"]["core/domain"]}
+    assert paths == {"core/domain/a.py", "core/domain/b/c.py"}
+
+
+def test_a_module_that_sets_options_of_mypy_itself_is_counted() -> None:
+    found = places(core__ids='"""Ids."""\n# mypy: disable-error-code="explicit-any"\n')["modules exempt from types"]
+    assert found == {"core": [Place("core/ids.py", 2, "# mypy:")]}
 
 
 @pytest.mark.parametrize("count", EXAMPLES)
