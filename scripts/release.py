@@ -5,7 +5,7 @@
 The unreleased part has sections, `### Kind: title` or `#### Kind: title` below a `### Subject`, each of which may begin
 with a sentence. They go to docs/releases/VERSION.md, and CHANGELOG.md keeps a line for each. Entries that begin with
 `Results move:` say which, beside the digests of all built-in datasets: a release in which that of a published version
-differs is refused without such an entry. Nothing is committed.
+differs or is gone is refused without such an entry that names the dataset. Nothing is committed.
 """
 
 import argparse
@@ -120,6 +120,7 @@ def page(version: str, date: str, found: Sequence[Section], digests: Mapping[str
         parts.append("No entry says that a result moves.\n")
     parts.append(f"\n| dataset | digest | since {before.version} |\n|---|---|---|\n")
     parts += [f"| `{name}` | `{digest}` | {before.compared(name, digest)} |\n" for name, digest in digests.items()]
+    parts += [f"| `{name}` | | **gone** |\n" for name in before.digests if name not in digests]
     subject = ""
     for section in found:
         if section.subject != subject:
@@ -181,12 +182,18 @@ def checked_version(text: str) -> str:
 
 
 def check_results(found: Sequence[Section], digests: Mapping[str, str], before: Published) -> None:
-    """Refuse a release whose datasets have changed while no entry says that results move."""
-    changed = [name for name, digest in digests.items() if before.compared(name, digest) == "**changed**"]
-    if changed and not list(moves(found)):
+    """Refuse a release whose published datasets have changed or gone while no entry says so of each."""
+    said = "\n".join(moves(found))
+    unsaid = [
+        name
+        for name, digest in before.digests.items()
+        if digests.get(name) != digest and not re.search(rf"`{re.escape(name.partition('@')[0])}[@`]", said)
+    ]
+    if unsaid:
         raise Refused(
-            f"The definition of {', '.join(changed)} differs from that of {before.version}, and with it all seeds and"
-            f" results, and no entry begins with `{RESULTS}`. Make it a new version, or say which results move."
+            f"The definition of {', '.join(unsaid)} differs from that of {before.version}, or is gone, and with it all"
+            f" seeds and results, and no entry that begins with `{RESULTS}` names the dataset. Make it a new version,"
+            " or say in such an entry which results move."
         )
 
 

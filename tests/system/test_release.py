@@ -114,6 +114,16 @@ def no_word(tree: Tree) -> None:
     changed_dataset(tree)
 
 
+def another_dataset(tree: Tree) -> None:
+    with_entries(tree, ENTRIES.replace("rains in `noop`", "rains in `noop_twin`"))
+    changed_dataset(tree)
+
+
+def gone(tree: Tree) -> None:
+    tree.git("rm", "-r", "--quiet", str(DATASET.parent))
+    with_entries(tree, ENTRIES.replace("rains in `noop`", "rains"))
+
+
 def no_section(tree: Tree) -> None:
     with_entries(tree, "\n- Doors: they were closed.\n")
 
@@ -128,6 +138,8 @@ def not_committed(tree: Tree) -> None:
         (not_committed, "commit or stash them first.\n M README.md"),
         (lower, f"{NEXT} is not higher than 99.0.0"),
         (no_word, "The definition of noop@1 differs from that of"),
+        (another_dataset, "The definition of noop@1 differs from that of"),
+        (gone, "The definition of noop@1 differs from that of"),
         (no_section, "below no `### Kind: title`: - Doors"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
