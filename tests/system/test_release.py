@@ -115,7 +115,7 @@ def no_word(tree: Tree) -> None:
 
 
 def another_dataset(tree: Tree) -> None:
-    with_entries(tree, ENTRIES.replace("rains in `noop`", "rains in `noop_twin`"))
+    with_entries(tree, ENTRIES.replace("rains in `noop`", "rains in `noop_b`"))
     changed_dataset(tree)
 
 
