@@ -5,6 +5,7 @@ simulator reads.
 """
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Any
@@ -24,6 +25,8 @@ OBSERVED, ACTED, STEPS, ENTRIES = 4096, 1024, 1_000_000, 200
 COMPARED = 5000
 #: Substeps per step at most, and the longest time that a step may take, in seconds.
 SUBSTEPS, LONGEST_STEP = 10_000, 600.0
+#: The least of the simulated time of a step, in seconds; the most is its reciprocal.
+SHORTEST_STEP = 1e-9
 #: The name of the simulated time among signals, and names of metrics that every plant has.
 TIME, METRICS = "time", ("return", "length", "clipped_actions", "outcome")
 #: Outcomes that tell how a model broke off.
@@ -272,7 +275,9 @@ def _most(entries: Sequence[Any] | Mapping[str, Any], what: str) -> None:
 def _times(plant: Plant, fmu: FmuDescription) -> tuple[float, int]:
     """Return the seconds of a step and the number of steps. Raises BadScenario."""
     step = plant.step if plant.step is not None else fmu.step
-    if not 1e-9 <= step <= 1e9:
+    if not SHORTEST_STEP <= step <= 1 / SHORTEST_STEP:
+        if plant.step is not None:
+            raise _bad(f"`step` is {SHORTEST_STEP:g} to {1 / SHORTEST_STEP:g} seconds; not {step:g}")
         raise _bad("neither `step` nor the FMU's DefaultExperiment has a step size in seconds; add a `step`")
     if not 1 <= plant.substeps <= SUBSTEPS:
         raise _bad(f"`substeps` is 1 to {SUBSTEPS:,}")
@@ -284,6 +289,7 @@ def _times(plant: Plant, fmu: FmuDescription) -> tuple[float, int]:
     if (plant.steps is None) == (plant.duration is None):
         raise _bad("it has `steps`, their number, or `duration`, in seconds, and not both")
     exact = plant.steps if plant.steps is not None else (plant.duration or 0.0) / step
+    exact = min(exact, sys.float_info.max)  # the quotient may be infinite, and the number of steps larger than a float
     steps = round(exact)
     if not 1 <= steps <= STEPS or abs(steps - exact) > 1e-6 * steps:
         raise _bad(f"a scenario has 1 to {STEPS:,} whole steps; `steps` or `duration` / `step` is {exact:g}")

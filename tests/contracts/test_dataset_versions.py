@@ -39,12 +39,16 @@ from datasets.objectstore.bucket_reader import BucketReader
 from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
 from runtimes.dependencies.installer import Installer, InstallerOptions
-from tests.archives import LINES, MINE, tar
+from tests.archives import LINES, MINE, tar, zipped
 from tests.conftest import Clock
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL
 from tests.faulty_s3_proxy import PASSING, Proxy, flips_a_bit
+from tests.plants import PLANT, description
 from tests.s3_servers import S3Server, fresh_bucket
+
+#: The start of a shared library for x86-64.
+SHARED_LIBRARY = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\x3e\x00" + bytes(44)
 
 
 @pytest.fixture
@@ -156,6 +160,62 @@ def test_a_registration_waits_for_an_unavailable_store(platform: Platform, clock
     clock.now += 10.0
     platform.jobs.dataset_registration.register(id)
     assert platform.catalogue.datasets.get(id)["state"] == "ready"
+
+
+DEFECTS = [KeyError("name"), OverflowError("too large"), RecursionError("too deep"), AttributeError("x"), MemoryError()]
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: type(defect).__name__)
+@pytest.mark.parametrize(
+    ("reader", "place"),
+    [
+        ("core.services.datasets.source_kinds.archive_source.is_clutter", "The source"),
+        ("datasets.versions.scenarios.parse_description", "dataset.json"),
+        ("datasets.versions.scenarios.validated", "The file 'lines.ndjson' of the scenarios"),
+    ],
+)
+def test_a_version_whose_files_meet_a_defect_of_what_reads_them_fails_at_once_and_names_the_file(
+    platform: Platform,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    reader: str,
+    place: str,
+    defect: Exception,
+) -> None:
+    def defective(*_: Any) -> None:
+        raise defect
+
+    monkeypatch.setattr(reader, defective)
+    version = register(platform, "d", {"dataset.json": json.dumps(MINE).encode(), "lines.ndjson": LINES})
+    assert version["state"] == "failed" and version["reason"].startswith(f"{place} "), version
+    assert isinstance(defect, MemoryError) or type(defect).__name__ in version["reason"]
+    assert any(record.exc_info and record.exc_info[1] is defect for record in caplog.records)
+
+
+def test_an_outage_while_files_are_read_is_no_reason_to_refuse_them(
+    platform: Platform, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = request_version(platform, "d", tar({"dataset.json": json.dumps(MINE).encode(), "lines.ndjson": LINES}, "w"))
+
+    def away(*_: Any) -> None:
+        raise ConnectionResetError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(platform.store, "get", away)
+        with pytest.raises(ConnectionResetError):  # the queue of jobs tries it again
+            platform.jobs.dataset_registration.register(id)
+    clock.now += 10.0
+    platform.jobs.dataset_registration.register(id)
+    assert platform.catalogue.datasets.get(id)["state"] == "ready"
+
+
+def test_a_plant_with_an_endless_scenario_fails_at_once(platform: Platform) -> None:
+    plant = PLANT | {"step": 0.5, "duration": 1e308}
+    described = {"extends": "fmu", "scenarios": "lines.ndjson", "plant": plant}
+    fmu = zipped({"modelDescription.xml": description("2"), "binaries/linux64/room.so": SHARED_LIBRARY})
+    files = {"dataset.json": json.dumps(described).encode(), "lines.ndjson": LINES, str(PLANT["file"]): fmu}
+    version = register(platform, "d", files)
+    assert version["state"] == "failed" and "1 to 1,000,000 whole steps" in version["reason"], version
 
 
 def request_versions(platform: Platform, upload: str, *names: str) -> list[str]:

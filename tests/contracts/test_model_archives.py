@@ -94,6 +94,17 @@ def test_an_archive_is_unpacked_once_into_a_folder_that_is_read_only_and_executa
     assert {path.stat().st_mode & 0o777 for path in folder.rglob("*")} == {0o555}
 
 
+def test_an_archive_that_meets_a_defect_of_what_reads_it_is_refused(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def defective(path: str) -> bool:
+        raise KeyError(path)
+
+    monkeypatch.setattr(extraction, "is_clutter", defective)
+    with pytest.raises(BadArchive, match=r"^The archive could not be read \(KeyError: "):
+        node.models.path(node.stored(tar_of(FILES)), holder="first")
+
+
 def in_a_folder(pack: Pack) -> Pack:
     """Pack as a file manager does that packs a folder, and adds files of its own."""
 

@@ -70,6 +70,18 @@ def fetch_due(platform: Platform) -> int:
     return len(due)
 
 
+def test_a_model_that_meets_a_defect_of_what_reads_it_is_refused_at_once(
+    platform: Platform, bucket: tuple[Minio, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def defective(*_: Any, **__: Any) -> None:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr("core.services.uploads.models.declared", defective)
+    record = imported(platform, put(bucket, "policies/brake.py"))
+    assert record["state"] == "failed", record
+    assert record["reason"].startswith("The model could not be read (OverflowError: 'too large').")
+
+
 def test_an_object_of_a_connection_becomes_a_model_of_its_digest(platform: Platform, bucket: tuple[Minio, str]) -> None:
     reference = put(bucket, "policies/brake.py")
     record = imported(platform, reference)

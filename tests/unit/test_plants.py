@@ -97,7 +97,12 @@ def test_parameters_are_those_of_simulations_too_and_outcomes_that_are_failures_
         ({"parameters": ["heating"]}, "'heating' cannot be set by scenarios: the action sets it"),
         ({"steps": 5}, "it has `steps`, their number, or `duration`, in seconds, and not both"),
         ({"duration": 90}, "a scenario has 1 to 1,000,000 whole steps; `steps` or `duration` / `step` is 1.5"),
-        ({"step": 0}, "neither `step` nor the FMU's DefaultExperiment has a step size"),
+        ({"duration": 1e308, "step": 0.5}, "`steps` or `duration` / `step` is 1.79769e+308"),
+        ({"duration": None, "steps": 10**30}, "`steps` or `duration` / `step` is 1e+30"),
+        ({"duration": None, "steps": 10**400}, "`steps` or `duration` / `step` is 1.79769e+308"),
+        ({"step": 0}, "`step` is 1e-09 to 1e+09 seconds; not 0"),
+        ({"step": -1}, "`step` is 1e-09 to 1e+09 seconds; not -1"),
+        ({"step": 1e308}, "`step` is 1e-09 to 1e+09 seconds; not 1e+308"),
         ({"substeps": 0}, "`substeps` is 1 to 10,000"),
         (
             {"patience": 1e9},

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from common.errors import BadScenario
+from common.file_reading import refuse_unreadable
+from common.printable import printable
 from core.services.datasets.map_conversion import ConvertedMap, MapConversion
 from datasets.catalogue.car_street import map_scenarios
 from datasets.catalogue.car_street.street_network import StreetNetwork
@@ -57,13 +59,14 @@ def converted(
         def say(message: str, position: str = position) -> None:
             report(message + position)
 
-        made = conversion.convert(entry, read(entry.file), say)
-        files.append(SourceFile(scenarios.network_path(entry.name), [made.text]))
-        networks[entry.name] = made.network
-        reports.append(made.report)
-        if description.generate is not None:
-            say(f"drawing scenarios on the map {entry.name}")
-            lines += made.planned if made.planned is not None else drawn(entry, made, description.generate)
+        with refuse_unreadable(f"The map {entry.name} ({printable(entry.file)})"):
+            made = conversion.convert(entry, read(entry.file), say)
+            files.append(SourceFile(scenarios.network_path(entry.name), [made.text]))
+            networks[entry.name] = made.network
+            reports.append(made.report)
+            if description.generate is not None:
+                say(f"drawing scenarios on the map {entry.name}")
+                lines += made.planned if made.planned is not None else drawn(entry, made, description.generate)
     if description.generate is not None:
         encoded = (msgspec.json.encode(line | {"index": index}) for index, line in enumerate(lines))
         files.append(SourceFile(scenarios.GENERATED, [b"".join(line + b"\n" for line in encoded)]))

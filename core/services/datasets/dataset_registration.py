@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from common.errors import Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable
+from common.file_reading import refuse_unreadable
 from core.services.claims import Action, ClaimedJob, ClaimLost, DiskFull, OnError
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.environment_registration import EnvironmentRegistration
@@ -131,19 +132,23 @@ class DatasetRegistration:
         access = SourceAccess(
             row=row, uploads=self._uploads, sources=self._sources, scratch=self._scratch, version=version
         )
-        with self._sorted(source.entries(access), enters=source.has_archive) as entries:
+        with self._sorted(_read_entries(source, access), enters=source.has_archive) as entries:
             manifest, written = version.write_manifest(entries)
         if written.files == 0:
             raise Invalid("The source contains no files.")
         files = VersionFiles(self._objects, self._sources, manifest)
-        description = files.description()
+        with refuse_unreadable(DESCRIPTION):
+            description = files.description()
         world = OwnWorld()
         if description is not None:
             world = self._worlds.of(claim.id, description, files, progress.report)
         if world.files:
             manifest, written = version.add_derived(manifest, world.files)
             files = VersionFiles(self._objects, self._sources, manifest)
-        described = world.described(description, files.read(description.scenarios)) if description is not None else None
+        described = None
+        if description is not None:
+            with refuse_unreadable(f"The file {file_names.printable(description.scenarios)} of the scenarios"):
+                described = world.described(description, files.read(description.scenarios))
         values = {"manifest": manifest, "digest": written.digest, "files": written.files, "bytes": written.bytes}
         values["described"] = described
         located = IN_BUCKETS if progress.located else ()
@@ -193,3 +198,15 @@ class DatasetRegistration:
             left_out = folder if folder and enters and described else ""
             sorted_entries = (decode(line) for _, line in by_path)
             yield (replace(entry, path=entry.path.removeprefix(left_out)) for entry in sorted_entries)
+
+
+def _read_entries(source: SourceKind, access: SourceAccess) -> Iterator[ManifestEntry]:
+    """Yield the entries of a source's files. Raise Invalid with the place of what cannot be read."""
+    entries, place = source.entries(access), "The source"
+    while True:
+        with refuse_unreadable(place):
+            entry = next(entries, None)
+        if entry is None:
+            return
+        place = f"The source, after its file {file_names.printable(entry.path)},"
+        yield entry

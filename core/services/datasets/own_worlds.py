@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from common.errors import BadScenario
+from common.file_reading import refuse_unreadable
+from common.printable import printable
 from core.services.datasets import dataset_maps, dataset_plants, environment_files
 from core.services.datasets.dataset_maps import DatasetMaps
 from core.services.datasets.environment_registration import EnvironmentRegistration
@@ -59,11 +61,15 @@ class OwnWorlds:
         ``report`` gets what is being done, and ends the work if it raises. Raises BadScenario and BadRequirements.
         """
         if description.plant is not None:
-            definition = dataset_plants.defined(description.plant, self.scratch, files.read, report)
+            with refuse_unreadable(
+                f"The plant {printable(description.plant.file)}, or the `plant` of {scenarios.DESCRIPTION},"
+            ):
+                definition = dataset_plants.defined(description.plant, self.scratch, files.read, report)
             return OwnWorld(definition=definition)
         if description.openenv is not None:
-            chosen = environment_files.chosen(files)
-            environment = self._environments.registered(id, description, chosen, report)
+            with refuse_unreadable("The environment among its files"):
+                chosen = environment_files.chosen(files)
+                environment = self._environments.registered(id, description, chosen, report)
             return OwnWorld(files=environment.files, openenv=environment.kept)
         if description.maps:
             maps = dataset_maps.converted(description, self._maps, files.read, report)

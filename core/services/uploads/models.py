@@ -21,6 +21,7 @@ from common.errors import (
     UnknownFormat,
     UnknownModel,
 )
+from common.file_reading import refuse_unreadable
 from common.ids import new_id
 from common.near_names import near_names, suggestion
 from core.domain.submissions.records import Model
@@ -136,9 +137,10 @@ class Models:
             if digest not in {None, actual}:
                 raise DigestMismatch(f"The bytes that came have the digest {actual}.")
             unpacked = self._largest_unpacked
-            format = format_of(draft, filename, properties.get("format"), runtime, largest_unpacked=unpacked)
-            check_size(format, size, draft, largest_unpacked=unpacked)
-            declaration = declared(draft, format, largest=unpacked)
+            with refuse_unreadable("The model"):
+                format = format_of(draft, filename, properties.get("format"), runtime, largest_unpacked=unpacked)
+                check_size(format, size, draft, largest_unpacked=unpacked)
+                declaration = declared(draft, format, largest=unpacked)
             if name is None:
                 name = name_of(filename, actual)
             values = {"name": name, "digest": actual, "format": format, "size": size, "runtime": runtime}

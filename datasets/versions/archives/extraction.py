@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from common.errors import BadArchive, TooLarge
+from common.file_reading import refuse_unreadable
 from common.printable import printable
 from common.top_folder import is_clutter
 from datasets.versions.archives import files_of, tar, zip
@@ -54,6 +55,7 @@ def check_size_of_files(archive: Path, *, largest: int) -> None:
         raise TooLarge(f"The archive unpacks to more than {largest:,} bytes ({SETTING}).")
 
 
+@refuse_unreadable("The archive", BadArchive)
 def extract(
     archive: Path,
     folder: Path,
