@@ -59,8 +59,9 @@ def rerun(document: Mapping[str, Any]) -> Submission:
     """Return the submission that repeats the simulation.json of an archive; it is validated like any other."""
     if not all(isinstance(document.get(name), dict) for name in ("spec", "provenance")):
         raise Invalid("A simulation.json of an archive has the objects `spec` and `provenance`.")
-    fields_by_name = msgspec.to_builtins(resubmission(document))
-    return parse_submission({name: value for name, value in fields_by_name.items() if value is not None})
+    given = {name: value for name, value in msgspec.to_builtins(resubmission(document)).items() if value is not None}
+    stored_only = {name: given.pop(name) for name in sorted(given.keys() - _SCHEMA.fields.keys())}
+    return replace(parse_submission(given), **stored_only)
 
 
 def from_json(document: Mapping[str, Any]) -> Submission:

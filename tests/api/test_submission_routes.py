@@ -2,13 +2,16 @@
 
 import io
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
+from core.domain.submissions.submission import Submission
 from core.services.platform import Platform
+from runtimes.harness.evaluator.tasks import BY_SCENARIO
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker, unended
 from tests.waiting import until
@@ -83,6 +86,67 @@ def test_a_route_refuses_the_other_kind_of_body(client: FlaskClient, route: str,
 def test_a_submission_names_a_model_or_an_upload_but_not_both(client: FlaskClient, route: str, model: str) -> None:
     response = client.post(route, json={"dataset": "noop", "model": model, "upload": "01jd0000000000000000000000"})
     assert "model" in problem(response, 422, "invalid")["detail"]
+
+
+#: Members of a stored submission that a simulation of a registered model has, none with its default.
+STORED: Mapping[str, Any] = {
+    "dataset": "noop",
+    "scenarios": {"tasks": [1, 2]},
+    "params": {"batch": 2},
+    "sweep": {"sleep_ms": [0, 1]},
+    "repeat": 2,
+    "workers": 1,
+    "seed": 7,
+    "record": "all",
+    "labels": {"branch": "main"},
+    "timeout": 60.0,
+    "max_failures": 3,
+    "placement": {"cpu": 1.0},
+    "model_seeds": BY_SCENARIO,
+}
+#: Members that others exclude: tests of gangs, checks, imports and MLflow's runs have them.
+ELSEWHERE = {"gang", "dry_run", "model_reference", "connection", "format", "log_to_run"}
+
+
+@pytest.mark.parametrize("route", ["/v1/reruns", "/v1/simulations"])
+def test_a_rerun_has_every_member_that_a_stored_submission_may_have(
+    client: FlaskClient, platform: Platform, model: str, route: str
+) -> None:
+    submission = Submission(model=model, runtime="python", **STORED)
+    assert {*STORED, "model", "runtime"} | ELSEWHERE == {member.name for member in fields(Submission)}
+    id = platform.submissions.simulations.submit(submission)[0].id
+    simulation = client.get(f"/v1/simulations/{id}").json
+    repeated = client.post(route, json={name: simulation[name] for name in ("spec", "provenance")})
+    assert repeated.status_code == 201, repeated.data
+    assert repeated.json["provenance"] == simulation["provenance"]
+    assert repeated.json["provenance"]["play"]["tasks"]["model_seeds"] == BY_SCENARIO
+    assert {name: repeated.json["spec"][name] for name in STORED} == {**STORED, "dataset": "noop@1"}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"zz": 1}, "Its `spec` has `zz`, which this version of the platform does not know: a later one wrote it."),
+        ({"model_seeds": "by_moon"}, "by_moon"),
+    ],
+)
+def test_what_a_later_version_wrote_into_an_archive_is_refused_and_not_dropped(
+    client: FlaskClient, finished: str, change: Mapping[str, Any], told: str
+) -> None:
+    simulation = client.get(f"/v1/simulations/{finished}").json
+    archived = {"spec": simulation["spec"] | change, "provenance": simulation["provenance"]}
+    assert told in problem(client.post("/v1/reruns", json=archived), 422, "invalid")["detail"]
+
+
+def test_a_rerun_on_a_built_in_dataset_that_is_defined_otherwise_is_refused_with_both_digests(
+    client: FlaskClient, finished: str
+) -> None:
+    simulation = client.get(f"/v1/simulations/{finished}").json
+    dataset, other = simulation["provenance"]["dataset"], f"sha256:{'0' * 64}"
+    provenance = simulation["provenance"] | {"dataset": dataset | {"digest": other}}
+    refused = client.post("/v1/reruns", json={"spec": simulation["spec"], "provenance": provenance})
+    detail = problem(refused, 422, "invalid")["detail"]
+    assert other in detail and dataset["digest"] in detail
 
 
 def test_a_document_without_provenance_is_no_repetition(client: FlaskClient) -> None:

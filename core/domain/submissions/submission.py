@@ -5,7 +5,7 @@ Each member is declared here and nowhere else; docs/contributing/submission-fiel
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 
 from common.patterns import CONNECTION, MODEL_REFERENCE_LENGTH, NAME, REFERENCE
 from core.domain.submissions.declared_members import CommandOption, FormField, Member, ValueLimits, declared_members
@@ -153,7 +153,7 @@ class Submission:
         ),
         CommandOption("Log the results to the MLflow run of the model.", agents=False),
     ] = False
-    model_seeds: str | None = None  # tasks.BY_SCENARIO: of the comparisons whose models' seeds follow from scenarios
+    model_seeds: Literal["scenario"] | None = None  # of comparisons whose models' seeds follow from scenarios
 
 
 #: The members that a caller may send.

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 
 import msgspec
@@ -10,10 +10,11 @@ import msgspec
 from common.errors import Invalid
 from common.ids import new_id
 from core.domain.scheduling.states import State
-from core.domain.submissions.provenance import ResolvedDataset
+from core.domain.submissions.provenance import DatasetVersion, ResolvedDataset
 from core.domain.submissions.records import Model
 from core.domain.submissions.submission import Submission
 from core.notifications.notifier import Notifier
+from core.services.datasets.catalogue import find_dataset
 from core.services.datasets.catalogue import pinned as pinned_dataset
 from core.services.datasets.datasets import Datasets
 from core.services.simulations import dry_runs
@@ -173,16 +174,39 @@ def resubmission(document: Mapping[str, object]) -> Submission:
     try:
         archived = msgspec.convert(document, _ArchivedSimulation)
         spec, provenance = dict(archived.spec), archived.provenance
+        _check_members(spec)
         if provenance.model.digest is not None:  # else its import failed, and is repeated
             model = pinned_model(provenance.model.name, provenance.model.digest)
             spec |= {"model": model, "model_reference": None, "connection": None, "format": None}
         spec["runtime"] = provenance.runtime.name
         # Of a built-in dataset, name and version say which it is.
         named = {} if "extends" in provenance.dataset else {"digest": ""}
-        spec["dataset"] = pinned_dataset(msgspec.convert(named | provenance.dataset, ResolvedDataset))
+        dataset = msgspec.convert(named | provenance.dataset, ResolvedDataset)
+        _check_definition(dataset.base)
+        spec["dataset"] = pinned_dataset(dataset)
         return msgspec.convert(spec, Submission)
     except msgspec.ValidationError as error:
         raise Invalid(f"This is not the simulation.json of an archive: {error}") from None
+
+
+def _check_members(spec: Collection[str]) -> None:
+    """Raise Invalid for a member that only a later version knows: the results could depend on it."""
+    if unknown := sorted(set(spec) - {field.name for field in fields(Submission)}):
+        raise Invalid(
+            f"Its `spec` has `{unknown[0][:100]}`, which this version of the platform does not know: a later one wrote"
+            " it. Repeat the simulation there, or submit here what should be simulated."
+        )
+
+
+def _check_definition(dataset: DatasetVersion) -> None:
+    """Raise Invalid if a built-in dataset is defined otherwise than when it was simulated."""
+    present = find_dataset(dataset.name, dataset.version).digest
+    if dataset.digest not in {"", present}:
+        raise Invalid(
+            f"The dataset {dataset.name}@{dataset.version} had the digest {dataset.digest[:100]}, and has {present} on"
+            " this version of the platform, so that the results would differ. Repeat the simulation on the version that"
+            " its provenance names, or submit a new simulation."
+        )
 
 
 def _reason(submission: Submission, stored: bool) -> str | None:

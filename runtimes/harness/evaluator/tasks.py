@@ -7,7 +7,7 @@ depend on the combination, so that two values of a parameter are compared on equ
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,7 +18,7 @@ BITS_63 = (1 << 63) - 1
 BITS_64 = (1 << 64) - 1
 ROUNDS = 6
 #: `model_seeds` of a plan whose models' seeds follow from scenarios and repetitions.
-BY_SCENARIO = "scenario"
+BY_SCENARIO: Final = "scenario"
 
 
 class TooMany(ValueError):
