@@ -260,8 +260,8 @@ def _check_field(field: ObservedField | AppliedField) -> None:
         raise Problem(f"{field.path[:80]!r} is not a path such as `agents[0].position`")
     if field.name and not _NAME.fullmatch(field.name):
         raise Problem(f"the name {field.name[:40]!r} has letters, digits and _, and begins with a letter")
-    if len(field.unit) > 20:
-        raise Problem(f"the unit of `{field.path}` has at most 20 characters")
+    if len(field.unit) > 20 or not field.unit.isprintable():
+        raise Problem(f"the unit of `{field.path}` has at most 20 characters, all with glyphs")
     if field.shape is not None and (len(field.shape) > 8 or not all(1 <= size <= OBSERVED for size in field.shape)):
         raise Problem(f"the shape of `{field.path}` has up to 8 sizes, each of 1 to {OBSERVED:,}")
     if len(field.values) > 1000 or len(set(field.values)) != len(field.values):
@@ -318,10 +318,11 @@ def _check_metrics(declared: OpenEnv) -> None:
             raise Problem(f"`openenv.metrics`: {own.path[:80]!r} is not a path such as `agents[0].position`")
         if own.aggregation not in AGGREGATIONS:
             raise Problem(f"`openenv.metrics`: the aggregation of {own.name} is one of {', '.join(AGGREGATIONS)}")
-        if own.better not in {None, "higher", "lower"} or len(own.title) > 100 or len(own.unit) > 20:
+        if own.better not in {None, "higher", "lower"}:
+            raise Problem(f"`openenv.metrics`: `better` of {own.name} is higher, lower or left out")
+        if len(own.title) > 100 or len(own.unit) > 20 or not (own.title + own.unit).isprintable():
             raise Problem(
-                f"`openenv.metrics`: `better` of {own.name} is higher, lower or left out; its title has up to 100"
-                " characters, and its unit 20"
+                f"`openenv.metrics`: the title of {own.name} has up to 100 characters with glyphs, and its unit 20"
             )
     if declared.score not in names or declared.score == "outcome":
         raise Problem(
@@ -332,5 +333,7 @@ def _check_metrics(declared: OpenEnv) -> None:
     if declared.outcome and not _PATH.fullmatch(declared.outcome):
         raise Problem("`openenv.outcome` is a path in the observation, such as `result`")
     texts = (*declared.outcomes, *declared.outcomes.values(), *declared.failures)
-    if len(texts) > 300 or not all(1 <= len(text) <= 40 for text in texts):
-        raise Problem("`openenv.outcomes` and `openenv.failures` have up to 100 names of up to 40 characters")
+    if len(texts) > 300 or not all(1 <= len(text) <= 40 and text.isprintable() for text in texts):
+        raise Problem(
+            "`openenv.outcomes` and `openenv.failures` have up to 100 names of up to 40 characters with glyphs"
+        )

@@ -57,6 +57,7 @@ class Description(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     openenv: OpenEnv | None = None
 
 
+_MEMBERS = ", ".join(f"`{name}`" for name in Description.__struct_fields__ if name != "extends")
 #: Members that every scenario may have.
 COMMON: Mapping[str, FieldRule] = {
     "index": FieldRule(kind="int", low=0, high=MOST),
@@ -78,14 +79,15 @@ def parse_description(raw: bytes) -> Description:
         description = msgspec.json.decode(raw, type=Description)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadScenario(
-            f"{DESCRIPTION} cannot be read: {error}. It has `extends` and `scenarios` (or `maps`), and may have"
-            " `title` and `description`; simulators, interfaces, metrics and parameters come from the dataset that it"
-            " extends, or from its `plant`."
+            f"{DESCRIPTION} cannot be read: {error}. It has `extends`, and may have {_MEMBERS}; simulators, interfaces,"
+            " metrics and parameters come from the dataset that it extends, or from its `plant` or environment."
         ) from None
     if description.extends not in (allowed := scenario_fields.extendable()):
         raise BadScenario(f"{DESCRIPTION}: `extends` is one of {', '.join(allowed)}; not {description.extends!r:.80}.")
     if len(description.title) > 200 or len(description.description) > 4000:
         raise BadScenario(f"{DESCRIPTION}: `title` has up to 200 characters, `description` up to 4,000.")
+    if not (description.title.isprintable() and all(c.isprintable() or c in "\t\r\n" for c in description.description)):
+        raise BadScenario(f"{DESCRIPTION}: `title` and `description` have characters with glyphs only.")
     if (description.plant is not None) != (description.extends == plants.TEMPLATE):
         raise BadScenario(f"{DESCRIPTION}: datasets that extend {plants.TEMPLATE} have a `plant`, and no others.")
     if description.extends == openenv_environment.TEMPLATE:
@@ -105,7 +107,10 @@ def parse_description(raw: bytes) -> Description:
 def _with_maps(description: Description) -> Description:
     """Return the description of a dataset with maps, its names validated. Raise BadScenario."""
     if description.extends != WITH_MAPS:
-        raise BadScenario(f"{DESCRIPTION}: `maps` are for datasets that extend {WITH_MAPS}.")
+        raise BadScenario(
+            f"{DESCRIPTION}: `maps` are for datasets that extend {WITH_MAPS}, and `generate` for those with `maps` or"
+            f" of {openenv_environment.TEMPLATE}; give {description.extends} a file of `scenarios`."
+        )
     if not 1 <= len(description.maps) <= MOST_MAPS:
         raise BadScenario(f"{DESCRIPTION}: `maps` lists 1 to {MOST_MAPS} maps; register several datasets for more.")
     names = [entry.name for entry in description.maps]

@@ -51,7 +51,10 @@ def test_a_description_without_scenarios_has_a_hundred_seeds() -> None:
         ({"openenv": {"metrics": [{"name": "return", "path": "x"}]}}, "`openenv.metrics`"),
         ({"openenv": {"metrics": [{"name": "a", "path": "x", "aggregation": "sum"}]}}, "the aggregation of a"),
         ({"openenv": {"score": "speed"}}, "`openenv.score`"),
+        ({"openenv": {"metrics": [{"name": "a", "path": "x", "unit": "\u202e"}]}}, "the title of a has up to 100"),
+        ({"openenv": {"observation": [{"path": "x", "unit": "\0"}]}}, "all with glyphs"),
         ({"openenv": {"failures": ["x" * 41]}}, "`openenv.failures`"),
+        ({"openenv": {"outcomes": {"won": "a\x1b[2J"}}}, "`openenv.outcomes`"),
         ({"openenv": {"reproducible": True}}, "unknown field"),
     ],
 )

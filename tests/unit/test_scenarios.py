@@ -103,3 +103,24 @@ def test_an_invalid_line_is_refused_with_its_number(line: bytes) -> None:
 def test_a_description_accepts_only_its_fields(raw: bytes) -> None:
     with pytest.raises(BadScenario):
         parse_description(raw)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\u202eb", "\x1b[2J", "a\u200bb"])
+def test_a_title_and_a_description_have_characters_with_glyphs_only(text: str) -> None:
+    for member in ("title", "description"):
+        with pytest.raises(BadScenario, match="characters with glyphs"):
+            parse_description(json.dumps({"extends": "noop", "scenarios": "x", member: text}).encode())
+    spoken = {"extends": "noop", "scenarios": "x", "title": "Straße, 雨", "description": "Two\n\tlines"}
+    assert parse_description(json.dumps(spoken).encode()).description == spoken["description"]
+
+
+def test_generated_scenarios_of_a_dataset_without_maps_are_refused_by_their_member() -> None:
+    with pytest.raises(BadScenario, match="`generate` for those with `maps` or of openenv; give cartpole a file"):
+        parse_description(b'{"extends": "cartpole", "generate": {"count": 3}}')
+
+
+def test_the_refusal_of_an_unknown_member_lists_all_that_there_are() -> None:
+    with pytest.raises(BadScenario) as refused:
+        parse_description(b'{"extends": "noop", "scenario": "x"}')
+    members = ("extends", "scenarios", "title", "description", "maps", "generate", "plant", "openenv")
+    assert all(f"`{member}`" in str(refused.value) for member in members)
