@@ -276,6 +276,10 @@ class Corrupt(PlatformError):
     slug = "corrupt-object"
 
 
+class UnreadableRow(Corrupt):
+    """A row of the database cannot be read. Delete what it belongs to, or restore the database from a backup."""
+
+
 class UnknownUpload(Invalid):
     """There is no upload with this id. `GET /v1/uploads` lists them."""
 

@@ -81,6 +81,8 @@ class Admissions:
                 read[id] = simulation = self._dispatch.simulation(id)
             except UnknownSimulation:  # cancelled and deleted since the snapshot
                 return False
+            if self._dispatch.end_unreadable(simulation):
+                return False
             if (missing := self._missing(simulation, executor)) is None:
                 return True
             self._preparations.put(Unprepared(simulation.submitted_at, id, executor, missing))

@@ -352,6 +352,8 @@ class Dispatcher:
         kind = due_job(
             simulation.state, simulation.outcome, simulation.preparation, launched=launched, finished=finished
         )
+        if not simulation.ending and self._dispatch.end_unreadable(simulation):
+            return
         if kind is not None:
             if not claimed:
                 self._enqueue_unclaimed(kind, simulation.id)

@@ -6,9 +6,11 @@ considered dead can neither finish the version nor add references to it.
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 from sqlalchemy import Connection, and_, case, delete, exists, func, insert, select, update
 
+from common.errors import UnreadableRow
 from core.domain.scheduling.states import UNENDED
 from core.domain.submissions.provenance import ResolvedDataset, dataset_of
 from core.domain.submissions.stored_documents import decode_document
@@ -280,10 +282,11 @@ def user_of(c: Connection, name: str, digest: str) -> str | None:
     unended = and_(simulations.c.ended_at.is_(None), simulations.c.deleted_at.is_(None))
     # The column is empty in rows of processes from before it, which may run beside this one: their provenance decides.
     same = simulations.c.dataset_digest.in_([digest, ""])
-    query = select(simulations.c.id, simulations.c.provenance).where(simulations.c.dataset == name, unended, same)
-    for id, provenance in c.execute(query):
-        if dataset_of(provenance).digest == digest:
-            return str(id)
+    columns = simulations.c.id, simulations.c.dataset_digest, simulations.c.provenance
+    for id, stored, provenance in c.execute(select(*columns).where(simulations.c.dataset == name, unended, same)):
+        with suppress(UnreadableRow):  # it cannot run
+            if stored or dataset_of(provenance).digest == digest:
+                return str(id)
     return None
 
 
@@ -295,8 +298,12 @@ def size_of(c: Connection, digest: str) -> int:
 def in_use(c: Connection) -> list[ResolvedDataset]:
     """Return the datasets of simulations that have not ended, from their provenance, each once."""
     query = select(simulations.c.provenance).where(simulations.c.state.in_(sorted(UNENDED)))
-    used = map(dataset_of, c.scalars(query.execution_options(yield_per=500)))
-    return list({(dataset.digest, dataset.base.digest): dataset for dataset in used}.values())
+    used: dict[tuple[str, str], ResolvedDataset] = {}
+    for provenance in c.scalars(query.execution_options(yield_per=500)):
+        with suppress(UnreadableRow):  # it cannot run
+            dataset = dataset_of(provenance)
+            used[dataset.digest, dataset.base.digest] = dataset
+    return list(used.values())
 
 
 def of_name(c: Connection, project: str, name: str) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from msgspec.structs import asdict
 from sqlalchemy import Connection, bindparam, func, or_, select, text
 
+from common.errors import UnreadableRow
 from core.domain.scheduling.states import State
 from core.store.database import lock
 from core.store.leases import Segment
@@ -90,6 +91,14 @@ _REPOINT_ARTIFACTS = text(_REPOINT.format(table="artifacts"))
 def stage_ids(c: Connection, simulation: str) -> list[str]:
     """Return the ids of a simulation's stages, in order."""
     return list(c.scalars(_STAGE_IDS, {"i": simulation}))
+
+
+def newest_stage(c: Connection, simulation: str) -> str:
+    """Return the id of a simulation's newest stage. Raise UnreadableRow if the database has none."""
+    ids = stage_ids(c, simulation)
+    if not ids:
+        raise UnreadableRow("The database has no stage of the simulation, so that it cannot be read. Delete it.")
+    return ids[-1]
 
 
 def segments_in(

@@ -81,5 +81,5 @@ def _family(error_rate: float, models: int, *, divided: bool) -> str:
 
 
 def comparison_spec_of(text: str) -> ComparisonSpec:
-    """Return the spec that a row stores. Raise Corrupt if it cannot be read."""
+    """Return the spec that a row stores. Raise UnreadableRow if it cannot be read."""
     return decode_document(text, ComparisonSpec)

@@ -22,5 +22,5 @@ class PackedFiles(msgspec.Struct, frozen=True):
 
 
 def packed_files_of(text: str | None) -> PackedFiles:
-    """Return the packed files that a simulation's row stores; None: nothing is packed. Raise Corrupt."""
+    """Return the packed files that a simulation's row stores; None: nothing is packed. Raise UnreadableRow."""
     return decode_document(text, PackedFiles) if text else PackedFiles()

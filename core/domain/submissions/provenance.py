@@ -130,8 +130,20 @@ class Provenance(_ProvenancePart, frozen=True, kw_only=True):
 
 
 def provenance_of(text: str) -> Provenance:
-    """Return the provenance that a row stores. Raise Corrupt if it cannot be read."""
+    """Return the provenance that a row stores. Raise UnreadableRow if it cannot be read."""
     return decode_document(text, Provenance)
+
+
+def provenance_of_columns(dataset: str, runtime: str, model: str, digest: str) -> Provenance:
+    """Return what the columns of a row tell of a provenance that cannot be read; the other members are empty."""
+    return Provenance(
+        model=ResolvedModel(name=model, version=None, digest=digest or None, format=None),
+        runtime=ResolvedRuntime(name=runtime or None, environment=None),
+        dataset=ResolvedDataset(name=dataset, version="", digest=""),
+        simulator=ResolvedSimulator(name="", environment=""),
+        platform=PlatformFacts(windtunnel="", machine="", sandbox={}),
+        play=PlaySettings(tasks={}, params={}, record="", deadline=0, dry_run=False, isolation=None, batch=1),
+    )
 
 
 def play_document(text: str, definition: Mapping[str, Any]) -> dict[str, Any]:

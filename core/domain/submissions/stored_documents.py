@@ -9,13 +9,13 @@ from typing import TypeVar
 
 import msgspec
 
-from common.errors import Corrupt
+from common.errors import UnreadableRow
 
 T = TypeVar("T")
 
 
 def decode_document(text: str, record: type[T]) -> T:
-    """Return the record of a stored document. Raise Corrupt for a document that no version has written."""
+    """Return the record of a stored document. Raise UnreadableRow for a document that no version has written."""
     try:
         return msgspec.json.decode(text, type=record)
     except msgspec.DecodeError:  # it may be in Python's JSON, which has NaN and lone surrogates
@@ -23,15 +23,23 @@ def decode_document(text: str, record: type[T]) -> T:
     try:
         return msgspec.convert(json.loads(text), record)
     except (ValueError, msgspec.ValidationError) as error:
-        raise Corrupt(
-            f"The database has a {record.__name__} that cannot be read: {error}. Restore it from a backup, or delete"
-            " what it belongs to."
-        ) from None
+        raise unreadable(record.__name__, error) from None
+
+
+def unreadable(name: str, error: Exception) -> UnreadableRow:
+    """Return the error of a stored document that cannot be read; ``name``: of its record."""
+    return UnreadableRow(
+        f"The database has a {name} that cannot be read: {error}. Delete what it belongs to, or restore the database"
+        " from a backup."
+    )
 
 
 def load_document(text: str) -> dict[str, object]:
-    """Return a stored document as it is, for the API, archives and runners."""
-    document: dict[str, object] = json.loads(text)
+    """Return a stored document as it is, for the API, archives and runners. Raise UnreadableRow."""
+    try:
+        document: dict[str, object] = json.loads(text)
+    except ValueError as error:
+        raise unreadable("document", error) from None
     return document
 
 

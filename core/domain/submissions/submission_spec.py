@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from core.domain.scheduling.launches import replicas
-from core.domain.submissions.stored_documents import decode_document
+from core.domain.scheduling.launches import Gang, Placement, replicas
+from core.domain.submissions.stored_documents import decode_document, unreadable
 
 
 class SubmissionSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,5 +33,13 @@ class SubmissionSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spec_of(text: str) -> SubmissionSpec:
-    """Return the spec that a row stores. Raise Corrupt if it cannot be read."""
-    return decode_document(text, SubmissionSpec)
+    """Return the spec that a row stores. Raise UnreadableRow if it, its gang or its placement cannot be read."""
+    spec = decode_document(text, SubmissionSpec)
+    try:
+        if spec.gang:
+            msgspec.convert(spec.gang, Gang)
+        if spec.placement:
+            msgspec.convert(spec.placement, Placement)
+    except msgspec.ValidationError as error:
+        raise unreadable(SubmissionSpec.__name__, error) from None
+    return spec

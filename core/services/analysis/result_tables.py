@@ -116,7 +116,7 @@ class ResultTables:
         try:
             with self._database.read() as c:
                 row = simulations.find(c, id)
-                stage = store.stage_ids(c, id)[-1]
+                stage = store.newest_stage(c, id)
         except UnknownSimulation:
             self._forget(id)
             raise

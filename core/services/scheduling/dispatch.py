@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from common.backoff import RetryPolicy
-from common.errors import Conflict, NotAllowed
+from common.errors import Conflict, NotAllowed, UnreadableRow
 from common.ids import hashed, new_token
 from core.domain.results.outcomes import too_many
 from core.domain.results.score import Score
@@ -120,11 +120,22 @@ class Dispatch:
         """Return a simulation as it stands in SQL; raise UnknownSimulation if it has been deleted."""
         return self._snapshots.simulation(id)
 
+    def end_unreadable(self, simulation: ActiveSimulation) -> bool:
+        """Return whether a document of a simulation cannot be read. Such a simulation ends, and holds up no other."""
+        if simulation.problem is None:
+            return False
+        if not simulation.ending:
+            logger.error("simulation %s ends: %s", simulation.id, simulation.problem)
+            self.give_up(simulation, State.ERRORED, simulation.problem)
+        return True
+
     def _refused(self, simulation: ActiveSimulation, executor: str) -> bool:
-        """Return whether an executor's allow-list does not permit a simulation (any more).
+        """Return whether an executor's allow-list does not permit a simulation (any more), or it cannot be read.
 
         If another executor permits it, an admitted simulation is queued again; otherwise the simulation ends.
         """
+        if self.end_unreadable(simulation):
+            return True
         config = self._executor_configs[executor]
         try:
             require_allowed([config], simulation.spec.placement or {}, simulation.spec.gang)
@@ -449,11 +460,17 @@ class Dispatch:
         for id in self._progress.keys() - {simulation.id for simulation in running}:
             del self._progress[id]
         for simulation in running:
-            self._tick(simulation, now)
+            if simulation.problem is not None:
+                continue  # it is given up already
+            try:
+                self._tick(simulation, now)
+            except UnreadableRow as error:
+                logger.error("simulation %s ends: %s", simulation.id, error.detail)
+                self.give_up(simulation, State.ERRORED, error.detail or "its row cannot be read")
 
     def _tick(self, simulation: ActiveSimulation, now: float) -> None:
         with self._database.read() as c:
-            stage = results.stage_ids(c, simulation.id)[-1]
+            stage = results.newest_stage(c, simulation.id)
             unnumbered = results.unnumbered(c, stage)
         if unnumbered:
             self._write(lambda c: results.number(c, stage), durable=False)

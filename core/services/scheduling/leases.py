@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from common.errors import Gone, StoreUnavailable, Unauthorized
+from common.errors import Gone, StoreUnavailable, Unauthorized, UnreadableRow
 from common.ids import hashed
 from core.domain.scheduling.ranges import EXPIRIES, STRIKES, Ended, Later, Lease, RangePosition, ReportedRange
 from core.domain.scheduling.reservations import Reservation
@@ -347,7 +347,11 @@ class Leases:
         for stage, start, stop in poisoned:
             with self._database.read() as c:
                 simulation = leases.simulation_of(c, stage)
-                provenance = provenance_of(simulations.find(c, simulation).provenance)
+                row = simulations.find(c, simulation)
+            try:
+                provenance = provenance_of(row.provenance)
+            except UnreadableRow:
+                continue  # the dispatcher ends it
             located = TaskPlan(provenance.play.tasks).locate(start)
             labels = self._specs.labels(provenance.dataset, located.index)
             line = crashed_line(located, start, reason, labels)

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import msgspec
 
+from common.errors import UnreadableRow
 from core.domain.scheduling.admission import AdmissionQueue, QueuedSimulation
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import Gang
@@ -39,12 +40,26 @@ class ActiveSimulation:
     submitted_at: float
     started_at: float | None
     stored_provenance: str
-    spec: SubmissionSpec
+    stored_spec: str
     project: str
     stored_files: str | None
     outcome: State | None = None  # the state in which it ends, once that is decided
     staging_failures: int = 0  # in a row, because a store did not answer; then it is staged, whatever is ready
     preparation: Preparation | None = None
+
+    @cached_property
+    def problem(self) -> str | None:
+        """Why a document of it cannot be read, so that it cannot run; None: all can be read."""
+        try:
+            _ = self.spec, self.provenance, self.files
+        except UnreadableRow as error:
+            return error.detail
+        return None
+
+    @cached_property
+    def spec(self) -> SubmissionSpec:
+        """Its spec, read once it is needed."""
+        return spec_of(self.stored_spec)
 
     @cached_property
     def provenance(self) -> Provenance:
@@ -64,7 +79,9 @@ class ActiveSimulation:
     @property
     def unattended(self) -> bool:
         """Whether its launches have no runner: a gang started by an operator, or in its own image."""
-        return self.spec.gang is not None and not msgspec.convert(self.spec.gang, Gang).attended
+        if self.problem is not None or self.spec.gang is None:
+            return False
+        return not msgspec.convert(self.spec.gang, Gang).attended
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +223,7 @@ class SnapshotReader:
                 simulation=row.simulation_id,
                 attempt=row.attempt,
                 executor=row.executor,
-                workers=row.workers,
+                workers=_launched_workers(row),
                 state=State(row.simulation_state),
                 age=now - row.created_at,
                 ending=not row.accepts_results,
@@ -235,7 +252,7 @@ class SnapshotReader:
                 self._active[row.id] = self._active_simulation(row)
 
     def _queued_simulation(self, row: simulations.QueuedRow) -> QueuedSimulation:
-        spec = spec_of(row.spec)
+        spec = _readable_spec(row.spec)
         requested = spec.requested_workers(dry_run=bool(row.dry_run))
         return QueuedSimulation(
             id=row.id,
@@ -249,7 +266,7 @@ class SnapshotReader:
         )
 
     def _active_simulation(self, row: simulations.SimulationRow) -> ActiveSimulation:
-        spec = spec_of(row.spec)
+        spec = _readable_spec(row.spec)
         requested = spec.requested_workers(dry_run=bool(row.dry_run))
         executor = row.executor or ""
         if State(row.state) is State.QUEUED or executor not in self._executor_configs:
@@ -265,13 +282,29 @@ class SnapshotReader:
             started_at=row.started_at,
             eligible=self._eligibility.executors(spec.placement or {}, spec.gang, requested),
             stored_provenance=row.provenance,
-            spec=spec,
+            stored_spec=row.spec,
             project=row.project,
             stored_files=row.bundle,
             outcome=State(row.outcome) if row.outcome else None,
             staging_failures=row.staging_failures,
             preparation=Preparation(row.preparation) if row.preparation else None,
         )
+
+
+def _readable_spec(text: str) -> SubmissionSpec:
+    """Return a spec; an empty one in place of one that cannot be read, whose simulation ends once it is looked at."""
+    try:
+        return spec_of(text)
+    except UnreadableRow:
+        return SubmissionSpec()
+
+
+def _launched_workers(row: launches.LaunchRow) -> int:
+    """Return the workers of a launch; 1 if its row cannot be read: it has at least one."""
+    try:
+        return row.workers
+    except UnreadableRow:
+        return 1
 
 
 def _pages(ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -1,8 +1,9 @@
 """Cancellations: of one simulation or of many, a page in one transaction."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
-from common.errors import IllegalTransition, PlatformError, UnknownSimulation
+from common.errors import IllegalTransition, PlatformError, UnknownSimulation, UnreadableRow
 from core.domain.scheduling.states import CANCELLABLE, State
 from core.notifications.notifier import Notifier
 from core.services.simulations.page_commits import commit_page
@@ -31,11 +32,13 @@ class Cancellations:
         with self._database.read() as c:
             rows = store.found(c, ids)
             counts = store.counts_of(c, list(rows))
-        summaries = {  # without extras no object is read, so that a store that is away keeps none from ending
-            id: summarize(self._results, row, (), counts[id][0], extras=())
-            for id, row in rows.items()
-            if State(row.state) is State.QUEUED and counts[id][1] == 0
-        }
+        summaries: dict[str, SimulationSummary] = {}
+        for id, row in rows.items():
+            total, done, _ = counts.get(id, (0, 0, 0))
+            if State(row.state) is State.QUEUED and done == 0:
+                with suppress(UnreadableRow):  # then the job `collect` ends it
+                    # Without extras no object is read, so that a store that is away keeps none from ending.
+                    summaries[id] = summarize(self._results, row, (), total, extras=())
 
         def write(c: Connection, page: Sequence[str]) -> Mapping[str, PlatformError | None]:
             now = self._database.now(c)

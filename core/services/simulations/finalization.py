@@ -5,12 +5,13 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 
-from common.errors import Conflict, UnknownSimulation
+from common.errors import Conflict, UnknownSimulation, UnreadableRow
 from core.domain.results.outcomes import outcome_of
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.submission_spec import spec_of
 from core.notifications.notifier import Notifier
 from core.services.claims import claimed
+from core.services.simulations.headlines import summary_columns
 from core.services.simulations.results import SEGMENTS, Results
 from core.services.simulations.summaries import SimulationSummary, summarize
 from core.store import comparisons, leases, results, simulations
@@ -53,7 +54,10 @@ class Finalization:
         state = State(row.state)
         if state in FINAL:
             if row.summary is None:  # ended by an earlier version
-                columns = self._summary_of(row).columns()
+                try:
+                    columns = self._summary_of(row).columns()
+                except UnreadableRow:
+                    columns = self._counts_of(row)
                 self._database.write(lambda c: simulations.describe(c, id, **columns))
                 self._notifier.publish(id)
         else:
@@ -72,18 +76,21 @@ class Finalization:
             row = simulations.find(c, id)
             if State(row.state) is not state or leases.open_stage(c, id) is not None:
                 return
-            stage = results.stage_ids(c, id)[-1]
         decided = State.CANCELLED if state is State.CANCELLING else State(row.outcome) if row.outcome else None
         if decided is None and state is not State.RUNNING:
             return
-        summary = self._summary_of(row)
+        try:
+            limit = spec_of(row.spec).max_failures
+            summary = self._summary_of(row)
+        except UnreadableRow as error:
+            self._end_unreadable(row, decided or State.ERRORED, row.reason if decided else error.detail)
+            return
         if decided is None:
             tasks = summary.tasks
             if tasks.done != tasks.total:
                 raise Conflict(f"Simulation {id} has {tasks.done} results for {tasks.total} tasks.")
-            limit = spec_of(row.spec).max_failures
             final_state, reason = outcome_of(limit, tasks.done, tasks.failed, summary.errors)
-            self.compact(stage)
+            self.compact(self._stage_of(id))
         else:
             final_state, reason = decided, row.reason
 
@@ -103,6 +110,26 @@ class Finalization:
                 was = summary.archive
                 archive = self._read.describe_archive(row, summary.statistics, was.bytes, was.crc32, was.extras)
                 summary = replace(summary, archive=archive)
+        self._announce_end(id)
+
+    def _end_unreadable(self, row: simulations.SimulationRow, state: State, reason: str | None) -> None:
+        """End a simulation whose results cannot be summed up, because its row cannot be read."""
+        columns = self._counts_of(row)
+
+        def end(c: Connection) -> None:
+            now = self._database.now(c)
+            simulations.move(c, row.id, State(row.state), state, now, reason=reason, **columns)
+
+        self._database.write(end)
+        self._announce_end(row.id)
+
+    def _counts_of(self, row: simulations.SimulationRow) -> dict[str, str]:
+        """Return the columns of a summary that has the numbers of tasks alone."""
+        with self._database.read() as c:
+            total, done, failed = simulations.counts(c, row.id)
+        return summary_columns({"tasks": {"total": total, "done": done, "failed": failed}, "metrics": {}})
+
+    def _announce_end(self, id: str) -> None:
         self._notifier.publish(id)
         self._notifier.wake("dispatch")
         with self._database.read() as c:
@@ -114,8 +141,11 @@ class Finalization:
         """Summarize a simulation's present results."""
         with self._database.read() as c:
             total, _, _ = simulations.counts(c, row.id)
-            stage = results.stage_ids(c, row.id)[-1]
-        return summarize(self._read, row, self._read.stage_lines(stage, 0, None), total)
+        return summarize(self._read, row, self._read.stage_lines(self._stage_of(row.id), 0, None), total)
+
+    def _stage_of(self, id: str) -> str:
+        with self._database.read() as c:
+            return results.newest_stage(c, id)
 
     def compact(self, stage: str) -> None:
         """Merge small objects to large ones, in task order; rows are updated before the old objects are deleted."""

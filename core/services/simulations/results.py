@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from common.downloads import Download
-from common.errors import Gone, NotFinished, NotFound, UnknownArtifact
+from common.errors import Gone, NotFinished, NotFound, UnknownArtifact, UnreadableRow
 from core.domain.results import archive as zip
 from core.domain.results.indented_json import indented
 from core.domain.results.result_selection import ALL, Selection
@@ -178,7 +178,7 @@ class Results:
     def _stage(self, id: str) -> str:
         with self._database.read() as c:
             simulations.find(c, id)
-            return store.stage_ids(c, id)[-1]
+            return store.newest_stage(c, id)
 
     def segment_bytes(self, stage: str, segment: Segment) -> bytes:
         """Return a segment's lines; read its row again if its object was compacted in the meantime."""
@@ -291,6 +291,8 @@ class Results:
         if State(row.state) not in FINAL or row.summary is None:
             raise NotFinished("The archive is available once the simulation has ended.")
         summary = load_document(row.summary)
+        if "archive" not in summary:
+            raise UnreadableRow("The simulation has no archive: it ended because its row cannot be read.")
         archive = msgspec.convert(summary["archive"], ArchiveDescription)
         documents = self._documents(row, summary)
         readme, following = self._extras.members(archive.extras, model=model)

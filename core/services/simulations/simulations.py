@@ -1,10 +1,13 @@
 """Simulations: submit, get, list, cancel, resize, retry, delete. A submission is resolved to digests once."""
 
 import builtins
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+
+import msgspec
 
 from common.errors import (
     Conflict,
@@ -13,6 +16,7 @@ from common.errors import (
     InUse,
     NotFinished,
     UnknownSimulation,
+    UnreadableRow,
     Unsupported,
 )
 from core.domain.scheduling.admission import why_waiting
@@ -21,7 +25,7 @@ from core.domain.scheduling.preparation import Preparation, PreparationStep, doi
 from core.domain.scheduling.queue_reasons import waiting_for, with_standstill
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.listing import Listing
-from core.domain.submissions.provenance import provenance_of
+from core.domain.submissions.provenance import provenance_of, provenance_of_columns
 from core.domain.submissions.records import DatasetRef, Model, ModelRef, RuntimeRef, Simulation, Tasks
 from core.domain.submissions.stored_documents import decode_document, load_document
 from core.domain.submissions.submission import Submission
@@ -224,10 +228,15 @@ class Simulations:
                 doings[row.id] = staging(doing(step), claimed=bool(row.claim) and row.claim_until > now)
             elif type == "launch":  # what was staged is over
                 doings[row.id] = doing(step)
-        page = [
-            self._simulation(row, counts.get(row.id), positions.get(row.id), closed, now, doings.get(row.id))
-            for row in rows
-        ]
+        page = []
+        for row in rows:
+            position, doing_now = positions.get(row.id), doings.get(row.id)
+            try:
+                page.append(self._simulation(row, counts.get(row.id), position, closed, now, doing_now))
+            except UnreadableRow as error:
+                total = store.counts_of(c, [row.id]).get(row.id)
+                shown = self._simulation(_of_columns(row), total, position, closed, now, doing_now)
+                page.append(replace(shown, reason=error.detail))
         if any(each.state not in FINAL for each in page) and (standstill := self._standstill.problem(c)) is not None:
             page = [replace(each, reason=with_standstill(each.state, each.reason, standstill)) for each in page]
         return page
@@ -375,6 +384,13 @@ class Simulations:
         self._database.write(mark_deleted)
         self._notifier.publish(id)
         self._notifier.enqueue("delete", id)
+
+
+def _of_columns(row: store.SimulationRow) -> store.SimulationRow:
+    """Return a row without its documents, of which one cannot be read: with what the other columns tell."""
+    provenance = provenance_of_columns(row.dataset, row.runtime, row.model, row.digest)
+    documents = {"spec": "{}", "provenance": json.dumps(provenance.document()), "labels": "{}"}
+    return msgspec.structs.replace(row, **documents, summary=None, headline=None, progress=None)
 
 
 def _moment(seconds: float) -> datetime:

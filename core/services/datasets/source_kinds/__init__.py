@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from common.errors import Corrupt, Invalid
+from common.errors import Invalid, UnreadableRow
 from core.domain.submissions.stored_documents import decode_document
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.source_kinds.archive_source import ArchiveSource
@@ -37,9 +37,9 @@ def source_of_request(request: Mapping[str, object], uploads: Uploads, sources: 
 
 
 def stored_source(text: str) -> SourceKind:
-    """Return the source of a version, from its stored text. Raise Corrupt if no kind has written it."""
+    """Return the source of a version, from its stored text. Raise UnreadableRow if no kind has written it."""
     document = decode_document(text, dict[str, object])
     kinds = [kind for name, kind in KINDS.items() if name in document]
     if not kinds:
-        raise Corrupt(f"The database has a source of a dataset of a kind that there is not: {text[:200]!r}.")
+        raise UnreadableRow(f"The database has a source of a dataset of a kind that there is not: {text[:200]!r}.")
     return decode_document(text, kinds[-1])
