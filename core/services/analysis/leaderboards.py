@@ -18,6 +18,7 @@ from core.domain.submissions.selection import checked_params
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.descriptions import moment
 from core.services.simulations.headlines import headline_of
+from core.services.unreadable_rows import readable
 from core.store import listing, simulations
 from core.store.database import Database
 from datasets.catalogue import Dataset
@@ -96,31 +97,35 @@ class Leaderboards:
         declared = dataset.declared.params
         defaults = checked_params(declared, {}, dataset.name)
         worst = declared_results(dataset.definition).worst_values.get(metric)
+
+        def score_of(row: simulations.HeadlineRow) -> PlayedScore | None:
+            provenance = provenance_of(row.provenance)
+            if not plays_all(provenance.play.tasks, dataset.tasks or 0, defaults):
+                return None
+            tasks, statistics = _score_of(row, metric)
+            repeat = int(provenance.play.tasks.get("repeat", 1))
+            figures = penalised(statistics, tasks.get("failed", 0), worst, repeat) if statistics else None
+            if figures is None:
+                return None
+            mean, low, high = figures
+            return PlayedScore(
+                id=row.id,
+                model=row.model,
+                digest=row.digest,
+                version=provenance.model.version,
+                repeat=repeat,
+                seed=int(provenance.play.tasks["seed"]),
+                tasks=tasks,
+                ended_at=row.ended_at or 0.0,
+                mean=mean,
+                low=low,
+                high=high,
+            )
+
         for start in range(0, len(ids), ROWS):
             with self._database.read() as c:
                 rows = simulations.headline_rows(c, ids[start : start + ROWS])
-            for row in rows:
-                provenance = provenance_of(row.provenance)
-                if not plays_all(provenance.play.tasks, dataset.tasks or 0, defaults):
-                    continue
-                tasks, statistics = _score_of(row, metric)
-                repeat = int(provenance.play.tasks.get("repeat", 1))
-                figures = penalised(statistics, tasks.get("failed", 0), worst, repeat) if statistics else None
-                if figures is not None:
-                    mean, low, high = figures
-                    yield PlayedScore(
-                        id=row.id,
-                        model=row.model,
-                        digest=row.digest,
-                        version=provenance.model.version,
-                        repeat=repeat,
-                        seed=int(provenance.play.tasks["seed"]),
-                        tasks=tasks,
-                        ended_at=row.ended_at or 0.0,
-                        mean=mean,
-                        low=low,
-                        high=high,
-                    )
+            yield from filter(None, readable(rows, score_of, "simulation"))
 
 
 def _score_of(row: simulations.HeadlineRow, metric: str) -> tuple[Mapping[str, int], MetricStatistics | None]:

@@ -19,6 +19,7 @@ from common.errors import (
     StorageFull,
     StoreUnavailable,
     UnknownComparison,
+    UnreadableRow,
 )
 from core.domain.comparisons.comparison_spec import comparison_spec_of
 from core.domain.comparisons.comparison_states import ComparisonState, end_of
@@ -91,6 +92,8 @@ class ComparisonBatches:
             logger.info("comparison %s: %s", id, error.detail)
         except UnknownComparison:
             return
+        except UnreadableRow as error:
+            self._end_unreadable(id, error.detail or "")
         except Exception as error:
             with self._database.read() as c:
                 before = store.find(c, id).failures
@@ -252,6 +255,18 @@ class ComparisonBatches:
 
         self._database.write(write)
         self._notifier.publish(id)
+
+    def _end_unreadable(self, id: str, reason: str) -> None:
+        """End a comparison with a document that cannot be read, so that it can be deleted."""
+        with self._database.read() as c:
+            row, models = store.find(c, id), store.models_of(c, [id])
+        compared = [model for model in models if model.ordinal != row.reference]
+        for model in compared:
+            if model.state == ComparisonState.RUNNING:
+                self._fail(id, model, reason)
+        failed = {ComparisonState.RUNNING: ComparisonState.FAILED}
+        states = [ComparisonState(model.state) for model in compared]
+        self._end(id, [failed.get(state, state) for state in states])
 
     def _end(self, id: str, models: Sequence[ComparisonState]) -> None:
         """End a comparison of which no model runs."""

@@ -37,10 +37,11 @@ from core.services.datasets.catalogue import pinned, played
 from core.services.datasets.datasets import Datasets
 from core.services.event_streams import event_of, follow
 from core.services.submissions.resolving import Resolved, Resolver
+from core.services.unreadable_rows import readable
 from core.services.uploads.models import PROJECT, Models
 from core.store import comparison_listing, events, idempotency_keys, simulations
 from core.store import comparisons as store
-from core.store.comparisons import BatchSimulationRow, ComparedModelRow
+from core.store.comparisons import BatchSimulationRow, ComparedModelRow, ComparisonRow
 from core.store.database import Connection, Database
 from runtimes.harness.evaluator.tasks import BY_SCENARIO, TaskPlan
 
@@ -181,16 +182,14 @@ class Comparisons:
             rows = comparison_listing.page(c, listing, states=states, after=after, limit=limit + 1)
             ids = [row.id for row in rows[:limit]]
             models, plays = store.models_of(c, ids), store.simulations_of(c, ids)
-        documents = [
-            comparison_document(
-                row,
-                [model for model in models if model.comparison_id == row.id],
-                [play for play in plays if play.comparison_id == row.id],
-                details=False,
+
+        def document(row: ComparisonRow) -> dict[str, object]:
+            own = [model for model in models if model.comparison_id == row.id]
+            return comparison_document(
+                row, own, [play for play in plays if play.comparison_id == row.id], details=False
             )
-            for row in rows[:limit]
-        ]
-        return documents, ids[-1] if len(rows) > limit else None
+
+        return readable(rows[:limit], document, "comparison"), ids[-1] if len(rows) > limit else None
 
     def count(self, listing: Listing) -> dict[ComparisonState, int]:
         """Return the number of comparisons of a listing in each state."""

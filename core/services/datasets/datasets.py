@@ -32,6 +32,7 @@ from core.services.datasets.descriptions import (
 )
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.source_kinds import source_of_request, stored_source
+from core.services.unreadable_rows import readable
 from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.uploads import Uploads
 from core.store import comparisons
@@ -114,9 +115,9 @@ class Datasets:
             rows = store.latest(c, PROJECT, after_name, limit + 1 - len(built_in)) if len(built_in) <= limit else []
             tags = store.tags.of_versions(c, [row.id for row in rows])
         items = [brief_document(built_in_document(datasets()[name])) for name in built_in]
-        items += [brief_document(version_document(row, tags.get(row.id, []))) for row in rows]
         cursors = [*(f"~{name}" for name in built_in), *(row.name for row in rows)]
-        return items[:limit], cursors[limit - 1] if len(items) > limit else None
+        items += _brief(rows[: max(0, limit - len(built_in))], tags)
+        return items[:limit], cursors[limit - 1] if len(cursors) > limit else None
 
     def get(self, ref: str) -> dict[str, object]:
         """Return the description of a built-in or registered version, in any state."""
@@ -141,8 +142,7 @@ class Datasets:
             tags = store.tags.of_versions(c, [row.id for row in rows])
         if not rows and after is None:
             raise self._unknown(name)
-        items = [brief_document(version_document(row, tags.get(row.id, []))) for row in rows[:limit]]
-        return items, rows[limit - 1].id if len(rows) > limit else None
+        return _brief(rows[:limit], tags), rows[limit - 1].id if len(rows) > limit else None
 
     def find(self, ref: str, version: str | None = None) -> Dataset:
         """Return a dataset for a simulation: built-in, or registered and with scenarios. Raise NotPlayable."""
@@ -456,3 +456,8 @@ class Datasets:
 def _built_in(ref: str, version: str | None = None) -> Dataset | None:
     """Return a built-in dataset, or None. Raise UnknownDataset if it has no such version."""
     return catalogue.find_dataset(ref, version) if ref.partition("@")[0] in datasets() else None
+
+
+def _brief(rows: Sequence[DatasetVersionRow], tags: Mapping[str, Sequence[str]]) -> list[dict[str, object]]:
+    """Return the items of a list; rows that cannot be read are left out."""
+    return readable(rows, lambda row: brief_document(version_document(row, tags.get(row.id, []))), "dataset version")
