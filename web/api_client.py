@@ -93,7 +93,10 @@ class ApiClient:
     ) -> httpx.Response:
         """Send a request and return its answer; raise Refused for 400 and above."""
         query = {name: value for name, value in (parameters or {}).items() if value not in (None, "", [])}
-        answer = self._http.request(method, path, params=query, json=body, headers=dict(headers or {}))
+        try:
+            answer = self._http.request(method, path, params=query, json=body, headers=dict(headers or {}))
+        except httpx.InvalidURL:  # it is longer than any name and query
+            raise Refused(414, {"title": "Too long", "detail": "This address is too long; write less."}) from None
         if answer.status_code >= 400:
             raise Refused(answer.status_code, answer.json())
         return answer

@@ -5,11 +5,34 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args, get_origin
 
+import msgspec
+
+from web.form_fields import json_of
 from web.submission_fields import FIELDS, DescribedField
 
-#: Members that the command line has a way to say.
-SAID = frozenset(
-    {"model", "model_reference", "dataset", "scenarios", "placement", *(field.name for field in FIELDS if field.option)}
+
+class _Scenarios(msgspec.Struct, forbid_unknown_fields=True):
+    range: tuple[int, int] | None = None
+    tasks: list[int] | None = None
+    sample: int | None = None
+    seed: int | None = None
+
+
+class _Placement(msgspec.Struct, forbid_unknown_fields=True):
+    executor: str = ""
+
+
+#: Document that the command line has a way to say.
+_Document = msgspec.defstruct(
+    "_Document",
+    [
+        ("dataset", str),
+        *((name, str | None, None) for name in ("model", "model_reference")),
+        ("scenarios", _Scenarios | None, None),
+        ("placement", _Placement | None, None),
+        *((field.name, field.type | None, None) for field in FIELDS if field.option),
+    ],
+    forbid_unknown_fields=True,
 )
 
 
@@ -20,10 +43,12 @@ def run_line(address: str, body: Mapping[str, Any]) -> str | None:
 
     ``address``: of the platform, with a slash at its end.
     """
+    try:
+        msgspec.convert(body, _Document)
+    except msgspec.ValidationError:
+        return None
     model, placement = body.get("model") or body.get("model_reference"), body.get("placement") or {}
-    sample = (body.get("scenarios") or {}).keys()
-    known = body.keys() <= SAID and placement.keys() <= {"executor"} and sample <= {"range", "tasks", "sample", "seed"}
-    if not isinstance(model, str) or not isinstance(body.get("dataset"), str) or not known or _repeats(body):
+    if model is None or _repeats(body):
         return None
     arguments = ["windtunnel", "run", model, body["dataset"]]  # names do not begin with a dash
     lines = [shlex.join(arguments), *(shlex.join(option) for option in _options(body, placement))]
@@ -77,8 +102,4 @@ def _value(value: Any) -> str:
     """Return a value as the command line reads it: a text as it is, unless it would be read as JSON."""
     if not isinstance(value, str):
         return json.dumps(value)
-    try:
-        json.loads(value)
-    except ValueError:
-        return value
-    return json.dumps(value)
+    return value if json_of(value) is value else json.dumps(value)

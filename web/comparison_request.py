@@ -1,14 +1,13 @@
 """Request of a comparison of models, from the fields of its form."""
 
-import math
 from typing import Any
 
 from web.form_fields import Fields, UnreadableField, number_of, text_of
 
 #: Models that the form has fields for, besides the reference.
 MODELS = 8
-#: Least and greatest error rate that the API takes.
-ERROR_RATES = (0.0001, 0.5)
+#: Least and greatest error rate that the API takes, in percent.
+ERROR_RATES = (0.01, 50)
 
 
 def comparison_request(fields: Fields) -> dict[str, Any]:
@@ -44,10 +43,9 @@ def _error_rate(text: str) -> float | None:
     if number is None and not text:
         return None
     low, high = ERROR_RATES
-    rate = round(number / 100, 10) if isinstance(number, float | int) else math.nan
-    if not low <= rate <= high:
+    if not isinstance(number, float | int) or not low <= number <= high:
         raise UnreadableField(
             "error_rate",
-            f"Error rate: {text[:40]!r} is not a number from {100 * low:g} % to {100 * high:g} %. Enter 5 for 5 %.",
+            f"Error rate: {text[:40]!r} is not a number from {low} % to {high} %. Enter 5 for 5 %.",
         )
-    return rate
+    return round(number / 100, 10)

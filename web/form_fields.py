@@ -2,13 +2,19 @@
 
 import hashlib
 import json
-import math
+import re
 import secrets
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
+
+import msgspec
 
 #: Fields of a form, each with all its values.
 Fields = Mapping[str, Sequence[str]]
+#: Arrays and objects within one another that the API reads.
+MOST_LEVELS = 64
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
 class UnreadableField(ValueError):
@@ -29,22 +35,27 @@ def text_of(fields: Fields, name: str) -> str:
     return next((value.strip() for value in fields.get(name, ()) if value.strip()), "")
 
 
+def json_of(text: str) -> object:
+    """Return the value of a text of JSON; any other text as it is, so that the API says what is wrong with it."""
+    steps = ((character in "[{") - (character in "]}") for character in _STRING.sub("", text))
+    if max(accumulate(steps), default=0) > MOST_LEVELS:
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError):
+        return text
+
+
 def number_of(text: str) -> float | int | str | None:
-    """Return a number, None for no text; other text as it is, so that the API says what is wrong with it."""
-    for kind in (int, float):
-        try:
-            number = kind(text)
-        except ValueError:
-            continue
-        if math.isfinite(number):  # JSON has no other numbers
-            return number
-    return text or None
+    """Return a number as JSON has it, None for no text; other text as it is."""
+    number = json_of(text)
+    return number if isinstance(number, int | float) and not isinstance(number, bool) else text or None
 
 
 def seconds_of(text: str) -> float | None:
     """Return a time of a replay; None for a text that is not a number."""
     number = number_of(text)
-    return None if isinstance(number, str) else number
+    return number if isinstance(number, int | float) else None
 
 
 def value_of(text: str) -> Any:

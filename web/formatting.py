@@ -16,7 +16,7 @@ def number(value: object) -> str:
 
     What is not a number, such as a member that a document lacks, is a dash.
     """
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    if not isinstance(value, int | float) or not (isinstance(value, int) or math.isfinite(value)):
         return MISSING
     if isinstance(value, int) or value == int(value):
         return f"{int(value):,}"

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from web.form_fields import Fields, UnreadableField, number_of, text_of, value_of
+from web.form_fields import Fields, UnreadableField, json_of, number_of, text_of, value_of
 from web.scenario_numbers import selection_of, text_of_selection
 from web.submission_fields import FIELDS, DescribedField
 
@@ -24,6 +24,8 @@ SHOWN_FIELDS = {
 OTHERWISE = frozenset({*NAMES, "params", "sweep", "placement", "format", "connection"})
 #: Members that a form which repeats a submission has in its field `more`.
 HIDDEN_MEMBERS = [field.name for field in FIELDS if not field.label and field.name not in OTHERWISE]
+#: More tasks than any submission has.
+MOST_TASKS = 10**15
 #: Prefix of the fields of parameters; a field with several values, by commas, is swept.
 PARAMETER = "param."
 
@@ -106,7 +108,7 @@ def tasks_of(body: Mapping[str, Any], dataset: Mapping[str, Any] | None) -> int 
     match body.get("sweep", {}), body.get("repeat", 1):
         case dict(sweep), int(repeat) if all(isinstance(values, list) for values in sweep.values()):
             total = math.prod((scenarios, repeat, *(len(values) for values in sweep.values())))
-            return total if total > 0 else None
+            return total if 0 < total < MOST_TASKS else None
     return None
 
 
@@ -153,10 +155,7 @@ def _quoted(label: str) -> str:
 
 
 def _more(text: str) -> dict[str, Any]:
-    try:
-        more = json.loads(text) if text else {}
-    except ValueError:
-        more = None
+    more = json_of(text or "{}")
     if not isinstance(more, dict):
         raise UnreadableField("more", 'Further members: write a JSON object, such as {"placement": {"cpu": 2}}.')
     return more

@@ -12,6 +12,8 @@ from windtunnel.submission_fields import SubmissionFields
 Scenarios = str | int | Iterable[int] | Mapping[str, Any]
 #: Most scenarios that are listed one by one; a single range may be longer.
 MOST_LISTED = 1_000_000
+#: Most digits of the number of a scenario.
+MOST_DIGITS = 15
 
 
 class Options(SubmissionFields, total=False):
@@ -49,6 +51,7 @@ def _parsed(text: str) -> dict[str, Any]:
         first, dash, last = (piece.strip() for piece in part.partition("-"))
         if (
             not (first + last).isascii()
+            or max(len(first), len(last)) > MOST_DIGITS
             or not first.isdecimal()
             or (dash and not last.isdecimal())
             or (dash and int(last) < int(first))

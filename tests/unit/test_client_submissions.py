@@ -68,7 +68,9 @@ def test_a_document_of_the_api_is_passed_as_it_is() -> None:
     assert submissions.scenarios(None) is None
 
 
-@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "3-1", "1,,2", "1.5", "1-2-3", "0x10", "1;2", "²", "first"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "1-", "-1", "3-1", "1,,2", "1.5", "1-2-3", "0x10", "1;2", "²", "first", "9" * 5000]
+)
 def test_scenarios_that_cannot_be_read_are_refused_with_the_form_to_write(text: str) -> None:
     with pytest.raises(WindtunnelError, match=r"write numbers and ranges, such as 0-99 or 3,5,20-29"):
         submissions.scenarios(text)

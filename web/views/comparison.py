@@ -9,7 +9,7 @@ from flask import Blueprint, abort, render_template, request
 from web import verdict_units
 from web.api_client import Refused, api, path_of
 from web.declared_metrics import metrics_of
-from web.form_fields import seconds_of
+from web.form_fields import number_of, seconds_of
 from web.reruns import rerun_of
 from web.views.simulation import dataset_of
 
@@ -136,9 +136,9 @@ def replay() -> str:
     sides = []
     for side in ("left", "right"):
         id, _, task = request.args.get(side, "").partition(".")
-        if not task.isdecimal():
+        if not isinstance(number := number_of(task), int) or number < 0:
             abort(404)
-        sides.append({"simulation": api().get(path_of("simulations", id)), "task": int(task)})
+        sides.append({"simulation": api().get(path_of("simulations", id)), "task": number})
     at = seconds_of(request.args.get("at", ""))
     labels = told_apart(*(side["simulation"] for side in sides))
     left, right = (side | {"label": label} for side, label in zip(sides, labels, strict=True))
