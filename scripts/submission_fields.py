@@ -84,7 +84,7 @@ def _arguments(member: DeclaredMember) -> Iterator[str]:
     if form is not None:
         values |= {"label": form.label, "placeholder": form.placeholder}
     for name, value in values.items():
-        if value not in (None, "", (), False):
+        if value not in (None, "", ()) and value is not False:
             yield f"{name}={value!r}"
 
 

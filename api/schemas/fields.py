@@ -9,9 +9,8 @@ from typing import Any, TypedDict, Unpack
 from marshmallow import EXCLUDE, INCLUDE, RAISE, Schema, ValidationError, fields, pre_load, validate
 
 from common import patterns
+from core.domain.submissions.submission import LARGEST_INTEGER as LARGEST_INTEGER
 
-#: The largest integer that every reader of JSON and every database here can hold.
-LARGEST_INTEGER = 2**53 - 1
 #: The largest number in a list whose items are counted from 0 or 1, such as events: a database column of 32 bits.
 LARGEST_COUNTED = 2**31 - 1
 NAME, REFERENCE, CONNECTION, LINE = patterns.NAME, patterns.REFERENCE, patterns.CONNECTION, patterns.LINE

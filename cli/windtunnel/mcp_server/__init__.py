@@ -12,8 +12,9 @@ from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool as McpTool
 from mcp_types import ToolAnnotations
-from pydantic import ValidationError
+from pydantic import ConfigDict, ValidationError
 
 from windtunnel import AsyncClient, WindtunnelError
 from windtunnel.mcp_server.changing import Changing
@@ -39,7 +40,11 @@ LISTS = re.compile(r"`(?:GET /v1/(\w+)|windtunnel (\w+) list)` lists them")
 
 
 class Server(MCPServer[Any]):
-    """A server that answers wrong arguments with a sentence."""
+    """A server that answers wrong arguments with a sentence. ``input_schemas``: of its tools, by name."""
+
+    def __init__(self, tools: list[McpTool], **options: Any) -> None:
+        super().__init__("windtunnel", tools=tools, **options)
+        self.input_schemas = {tool.name: tool.parameters for tool in tools}
 
     async def call_tool(self, name: str, *rest: Any, **options: Any) -> Any:
         """Call a tool."""
@@ -48,8 +53,11 @@ class Server(MCPServer[Any]):
         except ToolError as error:
             if not isinstance(error.__cause__, ValidationError):
                 raise
+            known = ", ".join(self.input_schemas[name]["properties"]) or "none"
+            messages = {"extra_forbidden": f"unknown argument; the arguments are: {known}"}
             faults = [
-                f"{'.'.join(map(str, fault['loc']))}: {fault['msg'][:1].lower()}{fault['msg'][1:]}"
+                f"{'.'.join(map(str, fault['loc']))}: "
+                f"{messages.get(fault['type'], fault['msg'][:1].lower() + fault['msg'][1:])}"
                 for fault in error.__cause__.errors()
             ]
             raise ToolError(visible(f"The arguments of {name} are not valid: {'; '.join(faults)}.")) from None
@@ -60,19 +68,28 @@ def server(client: AsyncClient, *, changes: bool, folder: Path) -> MCPServer[Any
 
     ``folder``: the files that tools read are in it.
     """
-    made = Server(
-        "windtunnel",
+    reading, changing = Reading(client), Changing(client, folder.resolve())
+    read_only = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    tools = [strict(tool, read_only) for tool in reading.tools()]
+    for tool, destructive in changing.tools() if changes else ():
+        annotations = ToolAnnotations(read_only_hint=False, destructive_hint=destructive, open_world_hint=False)
+        tools.append(strict(tool, annotations))
+    return Server(
+        tools,
         title="Windtunnel",
         version=metadata.version("windtunnel"),
         instructions=INSTRUCTIONS + (CHANGES if changes else READ_ONLY),
         log_level="WARNING",
     )
-    reading, changing = Reading(client), Changing(client, folder.resolve())
-    for tool in reading.tools():
-        made.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))(answering(tool))
-    for tool, destructive in changing.tools() if changes else ():
-        annotations = ToolAnnotations(read_only_hint=False, destructive_hint=destructive, open_world_hint=False)
-        made.tool(annotations=annotations)(answering(tool))
+
+
+def strict(tool: Tool, annotations: ToolAnnotations) -> McpTool:
+    """Return a tool that takes the arguments of its signature alone, of exactly their types."""
+    made = McpTool.from_function(answering(tool), annotations=annotations)
+    arguments = made.fn_metadata.arg_model
+    arguments.model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    arguments.model_rebuild(force=True)
+    made.parameters = arguments.model_json_schema(by_alias=True)
     return made
 
 

@@ -11,6 +11,8 @@ from common.patterns import CONNECTION, MODEL_REFERENCE_LENGTH, NAME, REFERENCE
 from core.domain.submissions.declared_members import CommandOption, FormField, Member, ValueLimits, declared_members
 from core.domain.submissions.selection import LARGEST
 
+#: The largest integer that every reader of JSON and every database here can hold.
+LARGEST_INTEGER = 2**53 - 1
 #: Tasks whose traces are stored.
 RECORDS = ("none", "failures", "all")
 _Parameter = Annotated[str, ValueLimits(longest=100)]
@@ -71,7 +73,9 @@ class Submission:
     ] = None
     seed: Annotated[
         int,
-        Member("Seed from which each task's seed is derived; 0 if left out.", compared=True),
+        Member(
+            "Seed from which each task's seed is derived; 0 if left out.", compared=True, low=0, high=LARGEST_INTEGER
+        ),
         CommandOption("Seed from which every task's seed is derived."),
         FormField("Seed", "0"),
     ] = 0
@@ -100,7 +104,9 @@ class Submission:
     max_failures: Annotated[
         int | None,
         Member(
-            "Number of tasks that may fail: the simulation fails when there are more. No limit if left out or null."
+            "Number of tasks that may fail: the simulation fails when there are more. No limit if left out or null.",
+            low=0,
+            high=LARGEST_INTEGER,
         ),
         CommandOption("Stop when more than N tasks have failed.", "N"),
         FormField("Failures permitted", "any"),
