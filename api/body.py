@@ -1,9 +1,11 @@
 """Request bodies: JSON of bounded size and depth, forms whose files are spooled to disk, raw bytes in chunks."""
 
 import io
+import json
 import math
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +20,7 @@ from api import json_limits
 from api.problems import invalid
 from api.request_guard import needs_length
 from common.errors import BadRequest, TooLarge, UnsupportedMedia
+from common.printable import printable
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -132,9 +135,16 @@ def _too_large(limit: int) -> TooLarge:
     return TooLarge(f"The body has more than {limit:,} bytes. Send files as a form or as a resumable upload.")
 
 
+def _without_duplicates(pairs: list[tuple[str, object]]) -> None:
+    if len(names := [name for name, _ in pairs]) > len(set(names)):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise BadRequest(f"The JSON has the member {printable(twice[:100])} twice; send it once.")
+
+
 def json_object(raw: bytes) -> dict[str, Any]:
     """Parse a JSON object; raise BadRequest for any other JSON value."""
     document = parse_json(raw)
+    json.loads(raw, object_pairs_hook=_without_duplicates)  # msgspec would keep the last of equal names
     if not isinstance(document, dict):
         raise BadRequest('The body must be a JSON object, such as {"dataset": "car_street"}.')
     return document

@@ -12,7 +12,7 @@ from flask import Blueprint, Response, request
 
 from api.body import json_object, raw_body
 from api.submissions import parse_submission, submit
-from common.errors import UnsupportedMedia
+from common.errors import Invalid, UnsupportedMedia
 
 FIELD_NAMES: Mapping[str, str] = {"runtimePath": "runtime", "model_data": "dataset"}
 
@@ -20,7 +20,10 @@ blueprint = Blueprint("compat", __name__)
 
 
 def translated(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a 1.0 body with the field names of /v1; names of /v1 are accepted too."""
+    """Return a 1.0 body with the field names of /v1; names of /v1 are accepted too, but not both."""
+    for former, name in FIELD_NAMES.items():
+        if document.keys() >= {former, name}:
+            raise Invalid(f"`{former}` is the former name of `{name}`; send one of the two.")
     return {FIELD_NAMES.get(name, name): value for name, value in document.items()}
 
 

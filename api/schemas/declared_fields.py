@@ -16,7 +16,7 @@ def field_options(member: DeclaredMember) -> FieldOptions:
     options: FieldOptions = {"description": member.facts.description}
     if member.required:
         options["required"] = True
-    if member.nullable:
+    if member.nullable or get_origin(member.type) is Mapping:
         options["allow_none"] = True
     return options
 

@@ -41,6 +41,7 @@ class Strict(Schema):
         super().__init__(*args, **kwargs)
         names = sorted(field.data_key or name for name, field in self.load_fields.items())
         self._known = frozenset(names)
+        self.error_messages["type"] = f"Not a JSON object. Its fields are: {', '.join(names)}."
         self.error_messages["unknown"] = f"Unknown field. The fields are: {', '.join(names)}."
 
     @pre_load

@@ -1,10 +1,11 @@
 """Schemas of submissions: what a simulation is requested with, and the result of a check before it."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, get_origin
 
-from marshmallow import ValidationError, fields, validates_schema
+from marshmallow import ValidationError, fields, post_load, validates_schema
 
 from api.schemas.declared_fields import SchemaField, field_of, field_options
 from api.schemas.fields import (
@@ -74,6 +75,8 @@ class ScenarioSelection(fields.Nested):
                 return scenario_text.selection_of(value)
             except Invalid as error:
                 raise ValidationError(str(error)) from None
+        if not isinstance(value, dict):
+            raise ValidationError('Write numbers and ranges, such as "0-99", or an object such as {"range": [0, 100]}.')
         return super()._deserialize(value, *arguments, **kwargs)
 
 
@@ -174,6 +177,20 @@ class _DeclaredMembers(Strict):
 
     class Meta(Strict.Meta):
         include = _declared_fields()
+
+    @validates_schema
+    def no_value_twice(self, data: dict[str, Any], **_: Any) -> None:
+        """Refuse a sweep that has a value twice: equal tasks would count as if they were independent."""
+        for name, values in (data.get("sweep") or {}).items():
+            ((value, count),) = Counter(map(repr, values)).most_common(1)
+            if count > 1:
+                message = f"The value {value[:80]} is there {count} times; `repeat` plays one with other seeds."
+                raise ValidationError({"sweep": {name: [message]}})
+
+    @post_load
+    def without_nulls(self, data: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Leave out members that are null: that is what null means."""
+        return {name: value for name, value in data.items() if value is not None}
 
 
 class SubmissionSchema(_DeclaredMembers):

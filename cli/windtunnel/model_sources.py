@@ -43,6 +43,8 @@ Source = StoredModel | ReferencedModel | LocalModel
 
 def source_of(model: str | os.PathLike[str]) -> Source:
     """Return what a model's name stands for; raise WindtunnelError for the path of a file that is not there."""
+    if not isinstance(model, str | os.PathLike):
+        raise WindtunnelError(f"{model!r:.200} is not a model: give the path of a file, or the name of a stored model.")
     text = os.fspath(model)
     path = Path(text).expanduser()
     if text and os.path.exists(path):

@@ -92,9 +92,14 @@ def plain(value: Any) -> Any:
     Raise WindtunnelError for what JSON cannot express, such as NaN.
     """
     if isinstance(value, Mapping):
-        return {str(name): plain(member) for name, member in value.items()}
+        return {plain(str(name)): plain(member) for name, member in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         raise WindtunnelError(f"A submission cannot have the number {value}; leave it out, or write another.")
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise WindtunnelError(f"{value!r:.200} is not text in UTF-8; leave out its surrogates.") from None
     if value is None or isinstance(value, str | int | float):
         return value
     if callable(convert := getattr(value, "tolist", None)):

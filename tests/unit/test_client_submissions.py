@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from windtunnel import submissions
 from windtunnel.errors import WindtunnelError
+from windtunnel.model_sources import source_of
 from windtunnel.submission_fields import FIELDS, SubmissionFields
 
 SPANS = st.lists(
@@ -159,3 +160,11 @@ def test_the_options_of_a_submission_are_its_fields_and_what_people_write_in_pla
     written = {"scenarios", "sample", "sample_seed", "executor", "idempotency_key"}
     assert set(submissions.Options.__annotations__) == set(SubmissionFields.__annotations__) | written
     assert {field.name for field in FIELDS} <= set(SubmissionFields.__annotations__)
+
+
+def test_what_is_not_text_and_what_is_not_a_model_are_refused_with_the_next_step() -> None:
+    for labels in ({"a": "\ud800"}, {"\ud800": "a"}):
+        with pytest.raises(WindtunnelError, match="leave out its surrogates"):
+            submissions.document("noop", labels=labels)
+    with pytest.raises(WindtunnelError, match="1 is not a model: give the path of a file"):
+        source_of(1)  # type: ignore[arg-type]
