@@ -11,14 +11,14 @@ from web.form_fields import json_of
 from web.submission_fields import FIELDS, DescribedField
 
 
-class _Scenarios(msgspec.Struct, forbid_unknown_fields=True):
+class SayableScenarios(msgspec.Struct, forbid_unknown_fields=True):
     range: tuple[int, int] | None = None
     tasks: list[int] | None = None
     sample: int | None = None
     seed: int | None = None
 
 
-class _Placement(msgspec.Struct, forbid_unknown_fields=True):
+class SayablePlacement(msgspec.Struct, forbid_unknown_fields=True):
     executor: str = ""
 
 
@@ -28,8 +28,8 @@ _Document = msgspec.defstruct(
     [
         ("dataset", str),
         *((name, str | None, None) for name in ("model", "model_reference")),
-        ("scenarios", _Scenarios | None, None),
-        ("placement", _Placement | None, None),
+        ("scenarios", SayableScenarios | None, None),
+        ("placement", SayablePlacement | None, None),
         *((field.name, field.type | None, None) for field in FIELDS if field.option),
     ],
     forbid_unknown_fields=True,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, get_origin
 
-from marshmallow import ValidationError, fields, post_load, validates_schema
+from marshmallow import ValidationError, fields, post_load, validates, validates_schema
 
 from api.schemas.declared_fields import SchemaField, field_of, field_options
 from api.schemas.fields import (
@@ -178,17 +178,17 @@ class _DeclaredMembers(Strict):
     class Meta(Strict.Meta):
         include = _declared_fields()
 
-    @validates_schema
-    def no_value_twice(self, data: dict[str, Any], **_: Any) -> None:
+    @validates("sweep")
+    def no_value_twice(self, sweep: Mapping[str, list[object]] | None, **_: object) -> None:
         """Refuse a sweep that has a value twice: equal tasks would count as if they were independent."""
-        for name, values in (data.get("sweep") or {}).items():
+        for name, values in (sweep or {}).items():
             ((value, count),) = Counter(map(repr, values)).most_common(1)
             if count > 1:
                 message = f"The value {value[:80]} is there {count} times; `repeat` plays one with other seeds."
-                raise ValidationError({"sweep": {name: [message]}})
+                raise ValidationError({name: [message]})
 
     @post_load
-    def without_nulls(self, data: dict[str, Any], **_: Any) -> dict[str, Any]:
+    def without_nulls(self, data: Mapping[str, object], **_: object) -> Mapping[str, object]:
         """Leave out members that are null: that is what null means."""
         return {name: value for name, value in data.items() if value is not None}
 

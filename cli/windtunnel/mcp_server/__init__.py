@@ -6,7 +6,9 @@ use: the context of a language model is small, and the whole is one more call aw
 
 import functools
 import re
+from collections.abc import Iterable, Mapping
 from importlib import metadata
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +42,9 @@ LISTS = re.compile(r"`(?:GET /v1/(\w+)|windtunnel (\w+) list)` lists them")
 
 
 class Server(MCPServer[Any]):
-    """A server that answers wrong arguments with a sentence. ``input_schemas``: of its tools, by name."""
+    """A server that answers wrong arguments with a sentence. ``arguments``: of its tools, by name."""
 
-    def __init__(self, tools: list[McpTool], **options: Any) -> None:
-        super().__init__("windtunnel", tools=tools, **options)
-        self.input_schemas = {tool.name: tool.parameters for tool in tools}
+    arguments: Mapping[str, Iterable[str]]
 
     async def call_tool(self, name: str, *rest: Any, **options: Any) -> Any:
         """Call a tool."""
@@ -53,14 +53,13 @@ class Server(MCPServer[Any]):
         except ToolError as error:
             if not isinstance(error.__cause__, ValidationError):
                 raise
-            known = ", ".join(self.input_schemas[name]["properties"]) or "none"
-            messages = {"extra_forbidden": f"unknown argument; the arguments are: {known}"}
             faults = [
-                f"{'.'.join(map(str, fault['loc']))}: "
-                f"{messages.get(fault['type'], fault['msg'][:1].lower() + fault['msg'][1:])}"
-                for fault in error.__cause__.errors()
+                f"{'.'.join(map(str, path))}: {text[:1].lower()}{text[1:]}"
+                for path, text in map(itemgetter("loc", "msg"), error.__cause__.errors())
             ]
-            raise ToolError(visible(f"The arguments of {name} are not valid: {'; '.join(faults)}.")) from None
+            known = f"unknown argument; the arguments are: {', '.join(self.arguments[name]) or 'none'}"
+            text = "; ".join(faults).replace("extra inputs are not permitted", known)
+            raise ToolError(visible(f"The arguments of {name} are not valid: {text}.")) from None
 
 
 def server(client: AsyncClient, *, changes: bool, folder: Path) -> MCPServer[Any]:
@@ -74,13 +73,16 @@ def server(client: AsyncClient, *, changes: bool, folder: Path) -> MCPServer[Any
     for tool, destructive in changing.tools() if changes else ():
         annotations = ToolAnnotations(read_only_hint=False, destructive_hint=destructive, open_world_hint=False)
         tools.append(strict(tool, annotations))
-    return Server(
-        tools,
+    made = Server(
+        "windtunnel",
+        tools=tools,
         title="Windtunnel",
         version=metadata.version("windtunnel"),
         instructions=INSTRUCTIONS + (CHANGES if changes else READ_ONLY),
         log_level="WARNING",
     )
+    made.arguments = {tool.name: tool.fn_metadata.arg_model.model_fields for tool in tools}
+    return made
 
 
 def strict(tool: Tool, annotations: ToolAnnotations) -> McpTool:
