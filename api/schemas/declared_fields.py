@@ -13,10 +13,13 @@ SchemaField = fields.Field[Any]
 
 def field_options(member: DeclaredMember) -> FieldOptions:
     """Return the options of the field of a member that do not depend on its type."""
-    options: FieldOptions = {"description": member.facts.description}
+    description, nullable = member.facts.description, member.nullable or get_origin(member.type) is Mapping
+    if nullable and "null" not in description.lower():
+        description += " Null: as if left out."
+    options: FieldOptions = {"description": description}
     if member.required:
         options["required"] = True
-    if member.nullable or get_origin(member.type) is Mapping:
+    if nullable:
         options["allow_none"] = True
     return options
 

@@ -1,7 +1,6 @@
 """Every page by axe-core: at 1280 and 360 px, light and dark, with all that opens opened."""
 
 import re
-from typing import Any
 
 from flask import Flask
 from flask.testing import FlaskClient
@@ -10,6 +9,7 @@ from playwright.sync_api import Page
 from tests.api.test_model_comparisons import Runs, better
 from tests.api.test_model_comparisons import runs as runs
 from tests.browser import Errors, accessibility_violations, scrolls_sideways
+from web import application as web
 
 #: Pages by rule of the application; `{simulation}` and so on are filled in. /docs has a test of its own.
 PAGES = {
@@ -46,13 +46,8 @@ OTHERS = {
 
 
 def test_every_page_is_among_those_that_are_tested(application: Flask) -> None:
-    page: Any = application.wsgi_app
-    while not hasattr(page, "_page"):
-        page = next(getattr(page, name) for name in ("_app", "app", "wsgi_app", "_wsgi_app") if hasattr(page, name))
-    served = page._page
-    while not isinstance(served, Flask):
-        served = next(value for value in (getattr(served, "__self__", None), getattr(served, "_app", None)) if value)
-    rules = {rule.rule for rule in served.url_map.iter_rules() if "GET" in (rule.methods or ())}
+    pages = web.create(application.wsgi_app)
+    rules = {rule.rule for rule in pages.url_map.iter_rules() if "GET" in (rule.methods or ())}
     assert rules == {rule for rule in PAGES if rule} | OTHERS
 
 
