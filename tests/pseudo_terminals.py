@@ -8,6 +8,7 @@ import struct
 import termios
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from tests.waiting import until
 
@@ -51,7 +52,11 @@ class PseudoTerminal:
         until(lambda: self.shown.count(text) >= times, message=lambda: f"{text!r} is not shown: {self.shown!r}")
 
     def press(self, keys: str) -> None:
-        """Type keys."""
+        """Type keys, once the program waits for something.
+
+        A Ctrl-C between Python's last look for signals and its wait for a key is only noticed with the next key.
+        """
+        until(self._sleeps, message=lambda: f"the program is always busy: {self.shown!r}")
         os.write(self._terminal, keys.encode())
 
     def wait(self) -> int:
@@ -60,6 +65,9 @@ class PseudoTerminal:
         self._reader.join(10)
         assert self._status is not None
         return os.waitstatus_to_exitcode(self._status)
+
+    def _sleeps(self) -> bool:
+        return Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()[0] in "SZ"
 
     def _ended(self) -> bool:
         if self._status is None:
