@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from core.domain.scheduling.launches import Launch, Phase, Placement
+from runtimes.harness.runner.runner import STOPPED
 from workers.executors import slurm
 from workers.executors.slurm.jobs import (
     Job,
@@ -187,6 +188,15 @@ def test_recorded_exit_codes_are_used_after_slurm_has_deleted_the_jobs() -> None
 
 def test_a_task_with_a_recorded_exit_code_has_ended_while_slurm_cleans_up() -> None:
     assert launch_status("s1x1x0", [job(0, "COMPLETING")], TaskRecords(exits={0: 0})).phase is Phase.ENDED
+
+
+@pytest.mark.parametrize("state", sorted(ENDINGS))
+def test_a_runner_that_slurm_has_asked_to_stop_has_ended_with_slurms_reason(state: str) -> None:
+    stopped = TaskRecords(exits={0: STOPPED})
+    assert launch_status("s1x1x0", [job(0, "COMPLETING")], stopped).phase is Phase.RUNNING, "the reason is to come"
+    assert launch_status("s1x1x0", [job(0, state)], stopped).reason == ENDINGS[state]
+    assert launch_status("s1x1x0", [], stopped).exit == STOPPED
+    assert launch_status("s1x1x0", [job(0, state)], TaskRecords(exits={0: 75})).exit == 75
 
 
 def test_dismissed_runners_do_not_count() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.domain.scheduling.launches import Launch, LaunchStatus, Note, Phase
+from runtimes.harness.runner.runner import STOPPED
 from workers.executors.slurm.status_tables import ENDINGS, REASONS, STATES, UNKNOWN_ENDING, PendingReason
 
 #: Prefix of job names. Platforms that share a cluster are told apart by the jobs' working directories.
@@ -144,8 +145,9 @@ def exit_code(value: str) -> int:
 def launch_status(launch_id: str, jobs: Iterable[Job], records: TaskRecords) -> LaunchStatus:
     """Return a launch's status from its jobs and records: the most advanced phase among its unfinished tasks."""
     counted = [job for job in jobs if job.phase is not Phase.ENDED or job.task not in records.dismissed]
-    # A task that has recorded its exit code has ended, even if Slurm still cleans up after it.
-    unfinished = [job for job in counted if job.phase is not Phase.ENDED and job.task not in records.exits]
+    # A task that has recorded its exit code has ended, even if Slurm still cleans up after it. One that a signal has
+    # stopped has not: only the job's last state tells why.
+    unfinished = [job for job in counted if job.phase is not Phase.ENDED and job.task not in by_themselves(records)]
     pending = {job.reason: pending_state for job in unfinished if (pending_state := pending_reason(job)) is not None}
     notes = tuple(
         Note(key=reason, message=f"The job is pending in Slurm: {pending_state.message}.")
@@ -159,6 +161,11 @@ def launch_status(launch_id: str, jobs: Iterable[Job], records: TaskRecords) -> 
             return LaunchStatus(id=launch_id, phase=phase, notes=notes + lost_runner_notes(counted))
     exit, reason = exit_of(counted, records)
     return LaunchStatus(id=launch_id, phase=Phase.ENDED, exit=exit, reason=reason)
+
+
+def by_themselves(records: TaskRecords) -> frozenset[int]:
+    """Return the tasks that ended by themselves: not because a signal asked them to stop."""
+    return frozenset(task for task, code in records.exits.items() if code != STOPPED)
 
 
 def pending_reason(job: Job) -> PendingReason | None:
@@ -179,13 +186,16 @@ def lost_runner_notes(jobs: Iterable[Job]) -> tuple[Note, ...]:
 
 
 def exit_of(jobs: Iterable[Job], records: TaskRecords) -> tuple[int | None, str | None]:
-    """Return exit code and reason of a launch whose tasks have ended: Slurm's reason, else the largest exit code."""
+    """Return exit code and reason of a launch whose tasks have ended: Slurm's reason, else the largest exit code.
+
+    Slurm's reason counts too for a task that Slurm has asked to stop and that did so before it was killed.
+    """
     exits = {task: code for task, code in records.exits.items() if task not in records.dismissed}
-    without_exit = [job for job in jobs if job.task not in exits]
-    for job in without_exit:
+    unexplained = [job for job in jobs if job.task not in by_themselves(records)]
+    for job in unexplained:
         if job.state in ENDINGS:
             return job.exit or None, ENDINGS[job.state]
-    codes = [*exits.values(), *(job.exit for job in without_exit)]
+    codes = [*exits.values(), *(job.exit for job in unexplained if job.task not in exits)]
     if not codes:
         return None, UNKNOWN_ENDING
     worst = max(codes)
