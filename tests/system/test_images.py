@@ -14,6 +14,7 @@ import pytest
 from runtimes.catalogue import simulators
 from runtimes.images import build, image_names
 from tests.cached import image
+from tests.image_archives import unpack
 
 ROOT = Path(__file__).parents[2]
 #: Modules that each image must be able to import: its main libraries, and the platform's modules that it runs.
@@ -85,12 +86,12 @@ def unpacked() -> Iterator[Callable[[str], Container]]:
         os.chmod(folder, 0o755)
 
         @functools.cache
-        def unpack(name: str) -> Container:
+        def container(name: str) -> Container:
             root = Path(folder, name)
             root.mkdir(mode=0o755)
             return Container(root, unpack(image(name).archive, root))
 
-        yield unpack
+        yield container
 
 
 def test_the_same_inputs_give_the_same_image_bit_for_bit(tmp_path: Path) -> None:
