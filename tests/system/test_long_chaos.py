@@ -95,5 +95,8 @@ def check_results(installation: Installation, id: str, expected: tuple[list[byte
     assert has_one_result_per_task(results, simulation["tasks"]["total"]), message  # type: ignore[index]
     lines, digest = results_of(installation, id)
     different = [pair for pair in zip(lines, expected[0], strict=True) if pair[0] != pair[1]]
-    assert different == [], f"{different[:3]} and {len(different)} pairs in all\n{message}"
+    if different:
+        log = installation.answer("GET", f"/v1/simulations/{id}/logs", params={"raw": "true"}).text
+        judged = "\n".join(line for line in log.splitlines() if "deadline: " in line)
+        raise AssertionError(f"{different[:3]} and {len(different)} pairs in all\n{judged}\n{message}")
     assert digest == expected[1], message

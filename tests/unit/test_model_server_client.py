@@ -528,6 +528,16 @@ def test_an_answer_whose_wait_was_not_observed_is_judged_by_the_clock() -> None:
         DeadlineWatch(1.0, lambda: observed, time.monotonic() - 1.5).check()
 
 
+def test_the_log_has_what_a_missed_deadline_was_judged_by(capsys: pytest.CaptureFixture[str]) -> None:
+    counters = iter([ServerTimes(threads={"1": (0.0, 0.0)}), None, ServerTimes(threads={"1": (0.0, 0.0)})])
+    watch = DeadlineWatch(0.2, lambda: next(counters, ServerTimes(threads={"1": (0.05, 0.0)})))
+    with pytest.raises(TimedOut):
+        until(watch.check, every=0.01)
+    line = capsys.readouterr().err
+    assert line.startswith("deadline: 0.") and "of 0.2 s" in line and "1 looks without counters" in line
+    assert "cpu=0.05, queued=0.0" in line
+
+
 def test_time_in_which_the_machine_did_not_run_the_evaluator_is_no_fault_of_the_model() -> None:
     observed = ServerTimes(threads={"1": (0.0, 0.0)})
 

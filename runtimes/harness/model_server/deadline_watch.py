@@ -2,11 +2,12 @@
 
 import select
 import socket
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from .deadlines import UNOBSERVED, Missed, ServerTimes, decide, longest, usable, usage
+from .deadlines import UNOBSERVED, Missed, ServerTimes, Usage, decide, longest, usable, usage
 from .model_faults import TimedOut
 
 #: Returns the counters of the model server, or None if they cannot be read here: then all time counts.
@@ -35,6 +36,8 @@ class DeadlineWatch:
         self._looked = 0.0
         self._blocked = 0.0  # seconds before a look at which the model server waited for a disk
         self._share = 1.0  # of its time, what the model server could use until the last look
+        self._used = Usage()  # since the first look
+        self._untold = 0  # looks at which nobody told the counters
         self._blind = 0.0  # seconds in which the machine did not let this thread look, or take the answer
         self._late = 0.0  # seconds by which waits of this thread took longer than they were to, since the last look
         self._next = self._began + UNOBSERVED * seconds  # the next look
@@ -86,6 +89,7 @@ class DeadlineWatch:
         self._blind += min(delay, max(0.0, asked - self._began - UNOBSERVED * self._seconds - self._blind))
         times = self._read_times()
         if times is None:
+            self._untold += 1
             return 1.0
         self._seen.update(times.threads)
         before, self._looked = self._looked, time.monotonic()
@@ -95,10 +99,19 @@ class DeadlineWatch:
             return 1.0  # what was not observed counts as had, or a model could gain from hiding
         if times.blocked:
             self._blocked += self._looked - before
-        used = usage(self._first, replace(times, threads=self._seen), self._blocked)
-        return usable(1.0, self._looked - self._observed_since, used)
+        self._used = usage(self._first, replace(times, threads=self._seen), self._blocked)
+        return usable(1.0, self._looked - self._observed_since, self._used)
 
     def _timed_out(self, *, starved: bool = False) -> TimedOut:
+        """Return the fault. The log has what it was judged by, which a result, equal on every machine, cannot have."""
+        now = time.monotonic()
+        print(
+            f"deadline: {now - self._began:.3f} s of {self._seconds:g} s have passed, of which {self._blind:.3f} s were"
+            f" not watched; in {now - self._observed_since if self._first else 0.0:.3f} s of looks {self._used};"
+            f" {self._untold} looks without counters",
+            file=sys.stderr,
+            flush=True,
+        )
         if starved:
             return TimedOut(
                 f"no answer within {longest(self._seconds):g} s, in which the machine ran the model for less than"
