@@ -15,7 +15,9 @@ import pandas, pyarrow
 address = "{address}v1/simulations/{id}/results?format=parquet"
 headers = {{"Authorization": "Bearer " + os.environ.get("WINDTUNNEL_TOKEN", "")}}
 with urllib.request.urlopen(urllib.request.Request(address, headers=headers)) as answer:
-    results = pandas.read_parquet(pyarrow.BufferReader(answer.read()))
+    content = pyarrow.BufferOutputStream()
+    content.write(answer.read())
+results = pandas.read_parquet(pyarrow.BufferReader(content.getvalue()))
 print({expression})
 """
 POST = """\

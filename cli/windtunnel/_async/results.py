@@ -138,9 +138,11 @@ class AsyncResults:
         """Return the results as a pandas frame, a row for each task; needs `windtunnel[pandas]`."""
         library = tables.library("pandas", "pandas")
         arrow = tables.library("pyarrow", "pandas")
-        # Arrow's own reader: the threads that read a Python file may outlive the interpreter, which is aborted then,
-        # with SIGABRT after a script's last line (https://github.com/apache/arrow/issues/34314).
-        frame: pandas.DataFrame = library.read_parquet(arrow.BufferReader(await self.parquet()))
+        # Memory of Arrow's own: a thread that reads or releases a Python object may outlive the interpreter, which is
+        # aborted then, with SIGABRT after a script's last line (https://github.com/apache/arrow/issues/34314).
+        content = arrow.BufferOutputStream()
+        content.write(await self.parquet())
+        frame: pandas.DataFrame = library.read_parquet(arrow.BufferReader(content.getvalue()))
         return frame
 
     async def to_polars(self) -> "polars.DataFrame":
