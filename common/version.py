@@ -1,3 +1,3 @@
 """Version of the platform, in a file that checkouts, images and wheels have; `scripts/release.py` writes it."""
 
-VERSION = "0.2.0"
+VERSION = "0.3.0"
