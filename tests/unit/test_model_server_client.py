@@ -530,11 +530,11 @@ def test_an_answer_whose_wait_was_not_observed_is_judged_by_the_clock() -> None:
 
 def test_the_log_has_what_a_missed_deadline_was_judged_by(capsys: pytest.CaptureFixture[str]) -> None:
     counters = iter([ServerTimes(threads={"1": (0.0, 0.0)}), None, ServerTimes(threads={"1": (0.0, 0.0)})])
-    watch = DeadlineWatch(0.2, lambda: next(counters, ServerTimes(threads={"1": (0.05, 0.0)})))
+    watch = DeadlineWatch(1.0, lambda: next(counters, ServerTimes(threads={"1": (0.05, 0.0)})))
     with pytest.raises(TimedOut):
         until(watch.check, every=0.01)
     line = capsys.readouterr().err
-    assert line.startswith("deadline: 0.") and "of 0.2 s" in line and "1 looks without counters" in line
+    assert line.startswith("deadline: ") and "of 1 s" in line and "1 looks without counters" in line
     assert "cpu=0.05, queued=0.0" in line
 
 

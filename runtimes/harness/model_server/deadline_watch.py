@@ -107,7 +107,7 @@ class DeadlineWatch:
         now = time.monotonic()
         print(
             f"deadline: {now - self._began:.3f} s of {self._seconds:g} s have passed, of which {self._blind:.3f} s were"
-            f" not watched; in {now - self._observed_since if self._first else 0.0:.3f} s of looks {self._used};"
+            f" not watched; in {self._looked - self._observed_since:.3f} s of looks {self._used};"
             f" {self._untold} looks without counters",
             file=sys.stderr,
             flush=True,

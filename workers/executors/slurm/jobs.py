@@ -74,6 +74,10 @@ class TaskRecords:
     exits: Mapping[int, int] = field(default_factory=dict)
     dismissed: frozenset[int] = frozenset()
 
+    def by_themselves(self) -> frozenset[int]:
+        """Return the tasks that ended by themselves: not because a signal asked them to stop."""
+        return frozenset(task for task, code in self.exits.items() if code != STOPPED)
+
 
 def array_of(tasks: Iterable[int]) -> str:
     """Return task ids in the syntax of sbatch's --array: ``0-2,5``."""
@@ -147,7 +151,8 @@ def launch_status(launch_id: str, jobs: Iterable[Job], records: TaskRecords) -> 
     counted = [job for job in jobs if job.phase is not Phase.ENDED or job.task not in records.dismissed]
     # A task that has recorded its exit code has ended, even if Slurm still cleans up after it. One that a signal has
     # stopped has not: only the job's last state tells why.
-    unfinished = [job for job in counted if job.phase is not Phase.ENDED and job.task not in by_themselves(records)]
+    ended = records.by_themselves()
+    unfinished = [job for job in counted if job.phase is not Phase.ENDED and job.task not in ended]
     pending = {job.reason: pending_state for job in unfinished if (pending_state := pending_reason(job)) is not None}
     notes = tuple(
         Note(key=reason, message=f"The job is pending in Slurm: {pending_state.message}.")
@@ -161,11 +166,6 @@ def launch_status(launch_id: str, jobs: Iterable[Job], records: TaskRecords) -> 
             return LaunchStatus(id=launch_id, phase=phase, notes=notes + lost_runner_notes(counted))
     exit, reason = exit_of(counted, records)
     return LaunchStatus(id=launch_id, phase=Phase.ENDED, exit=exit, reason=reason)
-
-
-def by_themselves(records: TaskRecords) -> frozenset[int]:
-    """Return the tasks that ended by themselves: not because a signal asked them to stop."""
-    return frozenset(task for task, code in records.exits.items() if code != STOPPED)
 
 
 def pending_reason(job: Job) -> PendingReason | None:
@@ -191,7 +191,8 @@ def exit_of(jobs: Iterable[Job], records: TaskRecords) -> tuple[int | None, str 
     Slurm's reason counts too for a task that Slurm has asked to stop and that did so before it was killed.
     """
     exits = {task: code for task, code in records.exits.items() if task not in records.dismissed}
-    unexplained = [job for job in jobs if job.task not in by_themselves(records)]
+    ended = records.by_themselves()
+    unexplained = [job for job in jobs if job.task not in ended]
     for job in unexplained:
         if job.state in ENDINGS:
             return job.exit or None, ENDINGS[job.state]
