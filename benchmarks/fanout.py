@@ -12,7 +12,7 @@ from benchmarks.processes import metered
 
 TASKS = 200_000
 RUNS = 3
-#: `params.batch`: with 1, the default, tasks of one step share frames as their model server allows.
+#: `params.batch`: with 1, the default, tasks are worlds side by side, each with a reset of its own.
 BATCHES = (1, 16)
 #: Tasks of the long runs, which count to `succeeded`, and their number.
 MANY, LONG_RUNS = 1_000_000, 2

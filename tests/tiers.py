@@ -77,6 +77,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
             "9 s; verdicts are in every run in unit/test_running_verdict.py, exit codes in the tests beside it"
         ),
     },
+    "tests/simulators/test_worlds.py": dict.fromkeys(
+        ("[highway]", "[pettingzoo_multiwalker]"), "69 and 23 s; four other simulators are in every run"
+    ),
     "tests/system/test_projects.py": dict.fromkeys(
         ("[onnx-car_street]", "[onnx-cartpole]"), "projects in Python and C are in every run"
     ),
@@ -203,6 +206,12 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     },
     "tests/contracts/test_mlflow_imports.py": {
         "*": "needs MLflow, 800 MB; a server that answers like it is in every run"
+    },
+    "tests/contracts/test_rows.py": {
+        **dict.fromkeys(
+            ("[savedmodel]", "[keras]", "[frozen_graph]", "[jax]", "[xgboost]", "[lightgbm]"),
+            "needs its library, and 10 s of imports; ONNX and LiteRT are in every run",
+        )
     },
     "tests/contracts/test_remembering_models.py": {
         "[scikit_learn-numpy's generator]": "10 s of imports; a Python model with the same generator is in every run"

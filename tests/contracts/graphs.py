@@ -181,9 +181,10 @@ if sys.argv[5] == "counter":
     kinds.append(codes.CALL_ONCE)
     graph.operators.insert(0, operator(4, [], [], options.CallOnceOptions, once))
     model.subgraphs = [graph, first]
-elif sys.argv[5] in ("cycle", "constant"):
+elif sys.argv[5] in ("cycle", "constant", "variable"):
     # `kept` is read by the first operator and written by the last: memory, or a constant, that the next call reads.
     kept = tensor("kept", [1, width], 3 if sys.argv[5] == "constant" else 0)
+    kept.isVariable = sys.argv[5] == "variable"
     graph.tensors = [tensor("observation", [1, width], 0), kept, tensor("sum", [1, width], 0),
                      tensor("action", [1, width], 0)]
     graph.inputs, graph.outputs = [0], [3]
@@ -220,7 +221,7 @@ def tflite(site: str, width: int = 4, scale: float = 2.0, offset: float = 1.0) -
 @functools.cache
 def stateful_tflite(site: str, kind: str) -> bytes:
     """Return a TensorFlow Lite model that counts its calls ("counter"), draws random numbers ("draws"), or reads what
-    its last operator has written in the last call ("cycle", "constant").
+    its last operator has written in the last call ("cycle", "constant", and "variable", which a reset clears).
     """
     command = [sys.executable, "-S", "-c", STATEFUL_TFLITE, site, "4", "0", "0", kind]
     return subprocess.run(command, check=True, capture_output=True).stdout

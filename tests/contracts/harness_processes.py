@@ -7,7 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -145,8 +145,16 @@ class EvaluatorPair:
         """Run tasks [start, stop); return their results."""
         return [json.loads(line) for line in self.run_lines(start, stop, **options).splitlines()]
 
-    def run_lines(self, start: int, stop: int, *, flush: float = 1.0, careful_until: int = -1) -> bytes:
-        """Run tasks [start, stop); return their result lines."""
+    def run_lines(
+        self,
+        start: int,
+        stop: int,
+        *,
+        flush: float = 1.0,
+        careful_until: int = -1,
+        reported: Callable[[framed_socket.Batch], object] = lambda batch: None,
+    ) -> bytes:
+        """Run tasks [start, stop); return their result lines. ``reported`` is called with each batch."""
         page, channel = self.evaluator.page, self.evaluator.channel
         page.stop = stop
         request = {"type": "play", "start": start, "stop": stop, "flush": flush, "careful_until": careful_until}
@@ -158,6 +166,7 @@ class EvaluatorPair:
                 assert message.since == cursor
                 cursor = message.to
                 lines += bytes(message.lines)
+                reported(message)
                 self.sketches.append(message.sketch)
                 offset = 0
                 for task, _, _, size in message.artifacts:

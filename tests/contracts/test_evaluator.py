@@ -89,7 +89,7 @@ def faulty_model(fault: str, play: dict[str, Any], task: int = 2) -> bytes:
 def test_a_models_fault_is_the_result_of_its_task_and_the_range_continues(fault: str, isolation: str) -> None:
     _, status, text = FAULTS[fault]
     # The deadline is short only for timed_out: other tasks must meet it on a busy machine.
-    play = play_of(deadline=3.0 if status == "timed_out" else 60.0, isolation=isolation)
+    play = play_of(deadline=3.0 if status == "timed_out" else 60.0, isolation=isolation, worlds=1)
     with evaluator_pair(worker_spec(isolation=isolation), faulty_model(fault, play), play) as pair:
         results = pair.run(0, 6)
     statuses = [result["status"] for result in results]
@@ -448,7 +448,7 @@ def test_a_dry_run_ends_after_a_few_steps_and_describes_the_model(isolation: str
 def test_a_run_that_is_not_dry_says_nothing_of_the_model() -> None:
     with evaluator_pair(worker_spec(), ZERO, play_of()) as pair:
         (result,) = pair.run(0, 1)
-    assert set(result["timing"]) == {"seconds", "inference"}
+    assert set(result["timing"]) == {"seconds", "inference", "worlds", "kernel"}
 
 
 def test_an_evaluator_and_its_model_server_end_with_their_runner() -> None:

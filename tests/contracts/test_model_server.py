@@ -22,6 +22,7 @@ from runtimes import catalogue, environments
 from runtimes.harness.forking.scenario_sockets import ScenarioSockets
 from runtimes.harness.model_server import model_faults, model_protocol
 from runtimes.harness.model_server.model_server_client import ModelServerClient
+from runtimes.harness.model_server.row_memory import IDLE, RESET
 from runtimes.harness.runner import processes
 from runtimes.harness.simulators.base import Interface, Space
 from tests.cached import ENVIRONMENTS
@@ -142,11 +143,16 @@ def open_file_of(content: bytes) -> Iterator[int]:
 
 @contextmanager
 def loaded(
-    kind: ModelServerKind, *, batch: int = 1, deadline: float = 20.0
+    kind: ModelServerKind, *, batch: int = 1, deadline: float = 20.0, rows: int = 0
 ) -> Iterator[tuple[ModelServerClient, Process]]:
     with running_model_server(kind) as process, open_file_of(kind.model()) as model:
         model_server = ModelServerClient(
-            process.socket, interface(), batch=batch, deadline=deadline, per_scenario=kind.isolation == "scenario"
+            process.socket,
+            interface(),
+            batch=batch,
+            deadline=deadline,
+            per_scenario=kind.isolation == "scenario",
+            rows=rows,
         )
         model_server.hello()
         model_server.load("any", {}, model)
@@ -186,16 +192,21 @@ def test_a_batch_is_answered_row_by_row(kind: ModelServerKind) -> None:
         assert np.allclose(actions, 2 * observations(16) + 1, rtol=1e-6)
 
 
-def test_tasks_that_share_a_frame_are_answered_one_by_one(kind: ModelServerKind) -> None:
-    with loaded(kind) as (model_server, _):
-        if not model_server.shares_frames or kind.isolation == "scenario":
-            return  # then no tasks share a frame
-        rows = [observations()[0] + np.float32(row) for row in range(5)]
-        shared, _ = model_server.act_once_each([7] * 5, rows)
-        together = shared.copy()
-        for row, observation in enumerate(rows):
+def test_scenarios_side_by_side_are_answered_like_each_by_itself(kind: ModelServerKind) -> None:
+    with loaded(kind, rows=5) as (model_server, _):
+        if model_server.rows is None:
+            assert kind.name == "c" or kind.isolation == "scenario", "every other one serves many"
+            return
+        model_server.end(3)
+        assert model_server.open_rows(one_step=True) == ("rows" if kind.name == "onnx" else "one")
+        rows = model_server.rows
+        rows.observations[:] = [observations()[0] + np.float32(row) for row in range(5)]
+        rows.seeds[:], rows.kinds[:] = 7, bytes([RESET, RESET, IDLE, RESET, RESET])
+        together, faults, latency = rows.ask()
+        assert faults == bytes(5) and latency > 0
+        for row in (0, 1, 3, 4):
             model_server.ready(7)
-            alone, _ = model_server.act(observation[None])
+            alone, _ = model_server.act(observations() + np.float32(row))
             assert np.array_equal(together[row], alone[0])
             model_server.end(None)
 

@@ -114,8 +114,9 @@ def test_a_model_that_tries_to_remember_answers_alike_in_any_order(format: str, 
 def test_files_are_gone_at_the_next_reset_also_in_a_process_that_serves_all_scenarios() -> None:
     source = f"import os\nclass Model:\n def act(self, observation):\n  {FILE}\n  return [kept] * 4"
     spec = worker_spec(sandbox=level().number)
-    with evaluator_pair(spec, source, play_of()) as pair:
-        results = pair.run(0, 40)  # the last of them share frames
+    with evaluator_pair(spec, source, play_of(worlds=16)) as pair:
+        results = pair.run(0, 40)
+    assert max(result["timing"]["worlds"] for result in results) > 1
     assert {result["metrics"]["value"] for result in results} == {0.0}
 
 

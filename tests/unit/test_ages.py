@@ -25,8 +25,6 @@ ALLOWED: Mapping[str, tuple[int, str]] = {
     ),
     "core/store/leases.py": (1, "the database's clock, whose steps are taken out"),
     "datasets/objectstore/s3.py": (1, "a removal by the server's times: the future is kept"),
-    "runtimes/harness/evaluator/episodes.py": (1, "a reading of `perf_counter`"),
-    "runtimes/harness/evaluator/evaluator.py": (2, "a reading of `perf_counter`"),
     "server/probes.py": (1, "the supervisor's monotonic clock"),
     "workers/dispatcher.py": (1, "the database's clock, whose steps are taken out"),
     "workers/executors/kubernetes/status_mapping.py": (

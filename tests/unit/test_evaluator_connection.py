@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtimes.harness.model_server.evaluator_connection import ROOM, EvaluatorConnection
-from runtimes.harness.model_server.model_protocol import Act, Close, Request, Reset, Scenarios, framed
+from runtimes.harness.model_server.model_protocol import Act, Close, Request, Reset, Rows, framed
 from runtimes.harness.simulators.base import Interface, Space
 
 SPACE = Space(dtype="float32", shape=(2,), names=("a", "b"), units=("", ""), low=(-1.0, -1.0), high=(1.0, 1.0))
@@ -21,7 +21,7 @@ messages = st.one_of(
     st.tuples(st.just("act"), numbers, st.just(1), st.binary(min_size=8, max_size=8)),
     st.tuples(st.just("act"), st.integers(0, 65535), st.just(1), st.binary(min_size=8, max_size=8)),
     st.tuples(st.just("reset"), numbers, st.just({"seed": 1 << 62})),
-    st.tuples(st.just("scenarios"), numbers, st.just(bytes(16)), st.binary(min_size=16, max_size=16)),
+    st.tuples(st.just("rows"), numbers, st.booleans()),
 )
 
 
@@ -38,7 +38,7 @@ def told(request: Request | np.ndarray[Any, Any] | None, seq: int) -> tuple[Any,
     """Return a request as the message that it was."""
     if isinstance(request, np.ndarray):
         return "act", seq, 1, request.tobytes()
-    assert isinstance(request, Act | Reset | Scenarios)
+    assert isinstance(request, Act | Reset | Rows)
     fields = msgspec.structs.astuple(request)
     return type(request).__name__.lower(), *(bytes(item) if isinstance(item, memoryview) else item for item in fields)
 
@@ -68,13 +68,13 @@ def test_frames_in_any_pieces_are_the_requests_that_were_sent(sent: list[tuple[A
 
 
 def test_after_a_frame_beyond_the_buffer_requests_are_read_as_before() -> None:
-    large = ("scenarios", 1 << 20, bytes(ROOM // 2), bytes(ROOM // 2))
+    large = ("act", 1 << 20, ROOM // 8, bytes(ROOM))
     usual = ("act", 1 << 20, 1, bytes(8))
     with connected() as (connection, evaluators):
         evaluators.send(framed(usual))
         assert connection.next() is connection.observations
         evaluators.sendall(framed(large))
-        assert isinstance(connection.next(), Scenarios)
+        assert isinstance(connection.next(), Act)
         evaluators.sendall(framed(usual) + framed(("close", 1 << 20)))
         assert told(connection.next(), connection.seq) == usual
         assert isinstance(connection.next(), Close)

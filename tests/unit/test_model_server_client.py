@@ -18,11 +18,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from runtimes.harness.model_server import model_protocol
-from runtimes.harness.model_server.action_exchange import FIRST, LAST, MOST_SHARED, drawn_numbers
+from runtimes.harness.model_server.action_exchange import FIRST, LAST, drawn_numbers
 from runtimes.harness.model_server.deadline_watch import DeadlineWatch
 from runtimes.harness.model_server.deadlines import ServerTimes
 from runtimes.harness.model_server.model_faults import (
@@ -47,9 +45,9 @@ OBSERVATION = np.zeros(2, np.float32)
 
 
 @contextmanager
-def connected(deadline: float) -> Iterator[tuple[ModelServerClient, socket.socket]]:
+def connected(deadline: float, rows: int = 0) -> Iterator[tuple[ModelServerClient, socket.socket]]:
     local, remote = socket.socketpair()
-    model_server = ModelServerClient(local, INTERFACE, batch=1, deadline=deadline)
+    model_server = ModelServerClient(local, INTERFACE, batch=1, deadline=deadline, rows=rows)
     yield model_server, remote
     model_server.close()
     remote.close()
@@ -151,40 +149,16 @@ def test_sequence_numbers_cannot_be_foreseen_and_have_five_bytes() -> None:
     assert changed == LAST - FIRST, "every bit but the one that makes five bytes is drawn"
 
 
-@given(rows=st.integers(1, MOST_SHARED), seeds=st.data())
-def test_a_shared_frame_has_a_seed_and_an_observation_for_each_task(rows: int, seeds: st.DataObject) -> None:
-    drawn = seeds.draw(st.lists(st.integers(0, (1 << 63) - 1), min_size=rows, max_size=rows))
-    observations = [np.full(2, row, np.float32) for row in range(rows)]
-    actions = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
-    with connected(60.0) as (model_server, remote):
-        seq = next_seq(model_server)
-        with answering(remote, partial(send, framed(("action", seq, actions.tobytes())))) as requests:
-            received, _ = model_server.act_once_each(drawn, observations)
-    assert np.array_equal(received, actions)
-    sent = np.array(drawn, "<u8").tobytes(), np.array(observations).tobytes()
-    assert requests == [framed(("scenarios", seq, *sent))]
-
-
 @pytest.mark.parametrize("said", [True, False, 1, "yes", None])
-def test_a_model_server_says_in_its_hello_whether_tasks_may_share_frames(
-    said: Any, pair: tuple[ModelServerClient, socket.socket]
-) -> None:
-    model_server, remote = pair
-    remote.send(framed(("hello", 1, {"model_server": "x"} | ({} if said is None else {"shares_frames": said}))))
-    assert model_server.hello() == {"model_server": "x"}
-    assert model_server.shares_frames == (said is True)
-
-
-def test_a_reset_that_was_sent_before_a_shared_frame_is_answered_first(
-    pair: tuple[ModelServerClient, socket.socket],
-) -> None:
-    model_server, remote = pair
-    model_server.end(7)
-    assert read_frame(remote)[0] == "reset"
-    remote.send(framed(("ready", model_server._socket.seq)))
-    with answering(remote, partial(send, framed(("action", next_seq(model_server), bytes(16))))):
-        actions, _ = model_server.act_once_each([1, 2], [OBSERVATION] * 2)
-    assert actions.shape == (2, 2)
+def test_memory_is_shared_with_a_model_server_that_says_in_its_hello_that_it_serves_rows(said: Any) -> None:
+    with connected(60.0, rows=4) as (model_server, remote):
+        remote.send(framed(("hello", 1, {"model_server": "x"} | ({} if said is None else {"serves_rows": said}))))
+        assert model_server.hello() == {"model_server": "x"}
+        with answering(remote, partial(send, framed(("loaded", next_seq(model_server), {})))) as requests:
+            model_server.load("any", {}, "/model")
+        (load,) = (msgspec.msgpack.decode(request[4:]) for request in requests)
+        assert load[2].get("rows") == (4 if said is True else None)
+        assert (model_server.rows is not None) == (said is True)
 
 
 def unread(connection: socket.socket) -> int:

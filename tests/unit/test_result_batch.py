@@ -27,9 +27,17 @@ def test_a_result_has_its_members_in_order_and_timing_last() -> None:
     assert line == (
         b'{"task":10,"status":"ok","scenario":{"index":3,"repeat":0,"seed":99,"name":"here","params":{"b":2}},'
         b'"metrics":{"x":1.5},"error":null,"artifacts":[],"timing":{"seconds":0.25,"inference":'
-        b'{"p50":0.001,"p99":0.001,"p999":0.001,"max":0.001,"misses":0}}}\n'
+        b'{"p50":0.001,"p99":0.001,"p999":0.001,"max":0.001,"misses":0},"worlds":1,"kernel":"one"}}\n'
     )
     assert (batch["from"], batch["to"], batch["failed"]) == (10, 11, 0)
+
+
+def test_timing_has_the_worlds_of_a_request_and_its_kernel_unless_the_scenario_was_played_by_itself() -> None:
+    results = [Played("ok", {}), Played("ok", {}, worlds=16, kernel="rows"), Played("ok", {}, kernel="one")]
+    lines = bytes(batch_of(*results)["lines"]).splitlines()  # type: ignore[call-overload]
+    usual = {"seconds": 0.0, "inference": None}
+    expected = [usual, usual | {"worlds": 16, "kernel": "rows"}, usual | {"kernel": "one"}]
+    assert [json.loads(line)["timing"] for line in lines] == expected
 
 
 def test_a_metric_that_is_not_finite_is_null() -> None:

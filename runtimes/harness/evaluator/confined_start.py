@@ -33,6 +33,11 @@ class World:
         """Whether every scenario ends with its first step."""
         return hasattr(self.module, "one_step") and bool(self.module.one_step(definition))
 
+    @property
+    def many(self) -> bool:
+        """Whether several simulators may work side by side in this process."""
+        return bool(getattr(self.module, "MANY_WORLDS", False))
+
     def scenarios(self, definition: Definition) -> list[dict[str, Any]]:
         """Read the dataset's scenarios; empty if they differ in their seeds alone."""
         name = definition.scenarios
@@ -76,7 +81,7 @@ def confined(options: Mapping[str, Any] | None, *, starts_processes: bool) -> in
     from ..sandbox.allowances import LIBRARIES
 
     own = {"may_fork": True, "libraries": LIBRARIES} if starts_processes else {}
-    return confine(Confinement(**{**options, **own})).level
+    return confine(Confinement(**{**options, **own, "makes_memory": True})).level
 
 
 def seal_at(level: int) -> None:

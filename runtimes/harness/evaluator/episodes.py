@@ -1,7 +1,7 @@
 """Episodes: the observe-act loop between a simulator and a model server, and the outcome of each scenario."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -224,55 +224,6 @@ def run_batch(
         if result is not None:
             result.seconds, result.latencies, result.model = seconds, latencies, model
     return results, fault
-
-
-def run_shared(
-    simulators: Sequence[Simulator],
-    model_server: ModelServerClient,
-    scenarios: Sequence[Scenario],
-    seeds: Sequence[int],
-    options: EpisodeOptions,
-    enter: Callable[[int], None],
-) -> Iterator[Played]:
-    """Run scenarios of one step in one frame; yield results in order, up to the first that must be run by itself.
-
-    ``enter`` is called before the world of a row works. Raise the fault of the model or of its server: it says nothing
-    of any of these scenarios.
-    """
-    began, observations = time.perf_counter(), []
-    try:
-        for row, scenario in enumerate(scenarios):
-            enter(row)
-            observations.append(simulators[row].reset(scenario))
-    except SimulatorBroken:
-        raise
-    except Exception:
-        return
-    actions, latency = model_server.act_once_each(seeds, observations)
-    now = time.perf_counter()
-    each, latencies = (now - began) / len(seeds), [latency / len(seeds)]
-    all_finite = finite(actions)
-    for row, action in enumerate(actions.copy()):
-        enter(row)
-        began, simulator = time.perf_counter(), simulators[row]
-        recorded_actions: list[bytes] = []
-        try:
-            if all_finite or finite(action):
-                if options.keep_actions:
-                    recorded_actions.append(recorded(action))
-                _, over = simulator.step(action)
-                if not over:
-                    return
-                result = Played("ok", simulator.outcome(None))
-            else:
-                result = faulted(simulator, not_finite(action))
-        except SimulatorBroken:
-            raise
-        except Exception as error:
-            result = Played("failed", {}, simulator_error(error))
-        result.seconds, result.latencies = each + time.perf_counter() - began, latencies
-        result.actions = recorded_actions
-        yield result
 
 
 def replay(simulator: Simulator, scenario: Scenario, trace: bytes, dt: float) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from ..dataset_definition import Definition
+from ..model_server.model_protocol import Kernel
 from ..simulators.base import Metric
 from ..visible_text import visible
 from .tasks import Located
@@ -47,10 +48,16 @@ class LoadedModel(msgspec.Struct):
 
 
 class Timing(msgspec.Struct, omit_defaults=True):
-    """The only part of a result that may differ between two runs. ``model``: of a dry run."""
+    """The only part of a result that may differ between two runs. ``model``: of a dry run.
+
+    ``worlds``: the most scenarios that a request for actions was for, whose latencies are those of the request; and
+    ``kernel``: how the actions were computed, "one" after the other or all "rows" together.
+    """
 
     seconds: float
     inference: Inference | None
+    worlds: int
+    kernel: Kernel
     model: LoadedModel | None = None
 
 
@@ -77,6 +84,8 @@ class Played:
     latencies: list[float] = field(default_factory=list)
     model: LoadedModel | None = None
     actions: list[bytes] = field(default_factory=list)
+    worlds: int = 1
+    kernel: Kernel = "one"
 
 
 def plain(value: Any) -> Any:
@@ -111,8 +120,6 @@ class ResultBatch:
         self._failing = (failure.metric if failure is not None else None, frozenset(values))
         self._failures: dict[Any, int] = dict.fromkeys(values, 0)
         self._step = step
-        self._latencies: list[float] = []  # of the last task: tasks that share frames share the list
-        self._inference: Inference | None = None
         self.since = 0
         self.to = 0
         self.failed = 0
@@ -150,9 +157,13 @@ class ResultBatch:
             self._blobs.append(trace)
             self._bytes += len(trace)
             artifacts = ({"name": TRACE, "bytes": len(trace)},)
-        if played.latencies is not self._latencies:
-            self._latencies, self._inference = played.latencies, inference(played.latencies, self._step)
-        timing = Timing(int(played.seconds * 1e6 + 0.5) / 1e6, self._inference, played.model)
+        timing = Timing(
+            seconds=int(played.seconds * 1e6 + 0.5) / 1e6,
+            inference=inference(played.latencies, self._step),
+            worlds=played.worlds,
+            kernel=played.kernel,
+            model=played.model,
+        )
         line = ResultLine(
             task=task,
             status=played.status,

@@ -28,6 +28,7 @@ class EvaluationSetup(msgspec.Struct, dict=True):
     dry_run: bool = False
     isolation: str = "launch"
     batch: int = 1
+    worlds: int | str = "auto"
     format: str = ""
 
     @cached_property

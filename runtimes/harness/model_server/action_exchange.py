@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..simulators.base import Interface
-from .model_protocol import SEED, framed
+from .model_protocol import framed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,35 +17,25 @@ FIRST, LAST = 1 << 16, (1 << 31) - 1
 NUMBER = struct.Struct(">I")
 #: Sequence numbers that are drawn at once.
 DRAWN = 1024
-#: Most tasks whose scenarios share a request.
-MOST_SHARED = 32
-#: Offsets of the sequence number in an `act`, a `scenarios` and an `action` frame.
-SEQ_OF_ACT, SEQ_OF_SCENARIOS, SEQ_OF_ACTION = 10, 16, 13
+#: Offsets of the sequence number in an `act` and an `action` frame.
+SEQ_OF_ACT, SEQ_OF_ACTION = 10, 13
 
 
 class ActionExchange:
     """A request with ``rows`` observations, and the reply with as many actions, which is received into ``buffer``.
 
-    ``shared``: each row is a scenario of its own, with a seed. The reply is ``head``, then ``actions``, views of whose
+    The reply is ``head``, then ``actions``, views of whose
     bytes the next request overwrites; ``expected`` is its length. ``observation`` and ``action``: of the first row,
     whose observation has ``dtype`` and ``shape``; ``observed``: the bytes of all observations.
     The sequence number is at ``seq_at`` in the request, and at SEQ_OF_ACTION in the reply.
     """
 
-    def __init__(self, interface: Interface, rows: int, buffer: bytearray, *, shared: bool = False) -> None:
+    def __init__(self, interface: Interface, rows: int, buffer: bytearray) -> None:
         observation, action = interface.observation, interface.action
         observed = rows * observation.size
-        self.request = bytearray(
-            framed(("scenarios", FIRST, bytes(rows * SEED.itemsize), bytes(observed)))
-            if shared
-            else framed(("act", FIRST, rows, bytes(observed)))
-        )
+        self.request = bytearray(framed(("act", FIRST, rows, bytes(observed))))
         self.size = len(self.request)
         self.observations = _rows(self.request, observation.dtype, rows, observation.shape, self.size - observed)
-        self.seeds: NDArray[Any] = np.empty(0, SEED)
-        if shared:
-            seeds_end = len(framed(("scenarios", FIRST, bytes(rows * SEED.itemsize))))
-            self.seeds = np.frombuffer(self.request, SEED, rows, seeds_end - rows * SEED.itemsize)
         reply = framed(("action", FIRST, bytes(rows * action.size)))
         self.expected = len(reply)
         self.head = bytearray(reply[: self.expected - rows * action.size])
@@ -53,7 +43,7 @@ class ActionExchange:
         self.observation, self.action = self.observations[0, ...], self.actions[0, ...]
         self.dtype, self.shape = self.observation.dtype, self.observation.shape
         self.observed = memoryview(self.request)[self.size - observed :]
-        self.seq_at = SEQ_OF_SCENARIOS if shared else SEQ_OF_ACT
+        self.seq_at = SEQ_OF_ACT
 
 
 def drawn_words() -> "NDArray[np.uint32]":

@@ -46,14 +46,17 @@ class DeadlineWatch:
         """Wait until the socket is readable, or has the event; raise TimedOut once the deadline is missed."""
         poll = select.poll()
         poll.register(connection, event)
-        while True:
-            self.check()
-            until = max(self._next, time.monotonic()) + 0.001
-            ready = poll.poll(max(0.0, until - time.monotonic()) * 1000)
-            # A machine that was stopped, or whose hypervisor ran another one, tells nothing else.
-            self._late += max(0.0, time.monotonic() - until - 0.001)
-            if ready:
-                return
+        while not self.wait_for(poll):
+            pass
+
+    def wait_for(self, poll: "select.poll") -> list[tuple[int, int]]:
+        """Wait for an event until the next look; return the events. Raise TimedOut once the deadline is missed."""
+        self.check()
+        until = max(self._next, time.monotonic()) + 0.001
+        ready = poll.poll(max(0.0, until - time.monotonic()) * 1000)
+        # A machine that was stopped, or whose hypervisor ran another one, tells nothing else.
+        self._late += max(0.0, time.monotonic() - until - 0.001)
+        return ready
 
     def check(self) -> None:
         """Look if it is time to; raise TimedOut once the deadline is missed."""

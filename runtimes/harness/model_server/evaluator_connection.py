@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LARGEST = 256 << 20
 #: Bytes of a buffer for frames; larger ones get a larger buffer.
 ROOM = 1 << 16
+#: The most descriptors that come with `load`.
+MOST_RIGHTS = 5
 #: The size of no frame.
 NONE = -1
 
@@ -123,9 +125,9 @@ class EvaluatorConnection:
 
     def load(self) -> Load | None:
         """Return the first request, with its descriptors in ``rights``: the model, the socket of the first scenario's
-        process; None if it is not `load`.
+        process, memory and pipes of rows; None if it is not `load`.
         """
-        data, self.rights, _, _ = socket.recv_fds(self.socket, LENGTH.size, 2)
+        data, self.rights, _, _ = socket.recv_fds(self.socket, LENGTH.size, MOST_RIGHTS)
         self._buffer[: len(data)] = data
         self._filled = len(data)
         request = self.next() if data else None

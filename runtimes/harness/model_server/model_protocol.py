@@ -7,20 +7,17 @@ import struct
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
 
 from ..simulators.base import Space
 from ..simulators.structures import box
 
 LENGTH = struct.Struct("<I")
 PROTOCOL = 1
-#: Member of `hello` by which a model server says that it serves scenarios that share a frame.
-SHARES_FRAMES = "shares_frames"
+#: Member of `hello` by which a model server says that it serves many scenarios at once, through memory.
+SERVES_ROWS = "serves_rows"
 #: Member of `hello` by which a model server says that it runs each scenario in a process of its own, with a socket of
 #: its own that the evaluator makes.
 PROCESS_PER_SCENARIO = "process_per_scenario"
-#: Type of the seeds of such scenarios.
-SEED = np.dtype("<u8")
 #: The most characters of an error text that a result keeps.
 MAX_ERROR_TEXT = 2000
 
@@ -47,12 +44,14 @@ class Act(msgspec.Struct, array_like=True, tag="act"):
     observations: memoryview
 
 
-class Scenarios(msgspec.Struct, array_like=True, tag="scenarios"):
-    """Run scenarios of one step, one after another: reset with each seed, then act on the observation of its row."""
+class Rows(msgspec.Struct, array_like=True, tag="rows"):
+    """Answer through the memory that came with `load`, until the next frame.
+
+    ``one_step``: each scenario ends with its first action.
+    """
 
     seq: int
-    seeds: memoryview
-    observations: memoryview
+    one_step: bool
 
 
 class Done(msgspec.Struct, array_like=True, tag="done"):
@@ -67,8 +66,10 @@ class Close(msgspec.Struct, array_like=True, tag="close"):
     seq: int
 
 
-Request = Load | Reset | Act | Scenarios | Done | Close
+Request = Load | Reset | Act | Rows | Done | Close
 Scalar = str | int | float | bool | None
+#: How the actions of many scenarios are computed: one after the other, or all rows together.
+Kernel = Literal["one", "rows"]
 
 
 class Hello(msgspec.Struct, array_like=True, tag="hello", forbid_unknown_fields=True):
@@ -83,6 +84,13 @@ class LoadedReply(msgspec.Struct, array_like=True, tag="loaded", forbid_unknown_
 
     seq: int
     info: dict[str, Scalar]
+
+
+class RowsReply(msgspec.Struct, array_like=True, tag="rows", forbid_unknown_fields=True):
+    """How rows are computed; "none": the model serves one scenario."""
+
+    seq: int
+    kernel: Kernel | Literal["none"]
 
 
 class ErrorReply(msgspec.Struct, array_like=True, tag="error", forbid_unknown_fields=True):

@@ -11,7 +11,7 @@ import random
 import signal
 import socket
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,10 @@ from . import model_protocol
 from .bare_zygote import read_model
 from .evaluator_connection import EvaluatorConnection
 from .explanations import Surroundings, explain
-from .model_protocol import PROCESS_PER_SCENARIO, SEED, SHARES_FRAMES, Act, Close, Load, Reset, Scenarios
+from .model_protocol import PROCESS_PER_SCENARIO, SERVES_ROWS, Act, Close, Load, Reset, Rows
+from .row_kernels import kernel_of
+from .row_memory import RowMemory
+from .row_server import RowServer, row_models
 from .socket_program import SocketProgram
 from .start import Start
 
@@ -47,11 +50,12 @@ def serve(start: Start) -> None:
     start.seal(may_fork=fork, may_execute=format.start is not None)
     connection = EvaluatorConnection(socket.socket(fileno=start.options["socket"]))
     description = {"model_server": "python", "version": platform.python_version(), "format": start.options["format"]}
-    features = {SHARES_FRAMES: True, PROCESS_PER_SCENARIO: fork}
+    features = {SERVES_ROWS: not fork, PROCESS_PER_SCENARIO: fork}
     connection.send("hello", model_protocol.PROTOCOL, {**description, **features})
     request = connection.load()
     if request is None:
         return
+    rows = [connection.rights.pop() for _ in range(3)][::-1] if "rows" in request.request else []
     first_socket = socket.socket(fileno=connection.rights.pop()) if fork and connection.rights else None
     path = request.request["model"]
     source = None
@@ -76,6 +80,8 @@ def serve(start: Start) -> None:
         )
         zygote.run(connection.socket, plan, first_socket)
     server.load()
+    if rows:
+        server.share_rows(int(request.request["rows"]), rows)
     server.serve(clearing)
     if not start.sealed and clearing is not None:
         clearing.clear()
@@ -122,6 +128,8 @@ class ModelServer:
         self._seq = seq
         self._not_started: Misfit | None = None
         self._clearing: Scratch | None = None
+        self._rows_shared: tuple[RowMemory, int, int] | None = None
+        self._row_server: RowServer | None = None
         self._model: LoadedModel
         space = assignment.interface.observation
         self._dtype = np.dtype(space.dtype)
@@ -188,8 +196,9 @@ class ModelServer:
                     answer = act(usual)
                 elif type(request) is Act:
                     answer = act(self._rows(request.observations, request.count))
-                elif type(request) is Scenarios:
-                    answer = self._answer_each(request)
+                elif type(request) is Rows:
+                    self._serve_rows(one_step=request.one_step)
+                    continue
                 elif type(request) is Reset:
                     self._reset(request.request["seed"])
                     answer = None
@@ -219,16 +228,23 @@ class ModelServer:
     def _rows(self, observations: memoryview, count: int) -> "NDArray[Any]":
         return np.frombuffer(observations, self._dtype).reshape(count, *self._shape)
 
-    def _answer_each(self, request: Scenarios) -> bytes:
-        """Run scenarios of one step, one after another; return their actions."""
-        seeds = np.frombuffer(request.seeds, SEED).tolist()
-        observations = self._rows(request.observations, len(seeds))
-        reset, act = self._reset, self._model.act
-        answers = []
-        for row, seed in enumerate(seeds):
-            reset(seed)
-            answers.append(act(observations[row : row + 1]))
-        return b"".join(answers)
+    def _serve_rows(self, *, one_step: bool) -> None:
+        """Answer for many scenarios at once, until the evaluator has another request."""
+        if self._row_server is None and self._rows_shared is not None:
+            memory, asked, answered = self._rows_shared
+            models = row_models(self._model, memory.rows, self._reset if one_step else None)
+            if models:
+                kernel = kernel_of(models, self._assignment.interface)
+                self._row_server = RowServer(memory, asked, answered, models, kernel)
+        server = self._row_server
+        self._connection.send("rows", self._connection.seq, "none" if server is None else server.kernel)
+        if server is not None:
+            server.serve(self._connection.socket)
+
+    def share_rows(self, rows: int, descriptors: Sequence[int]) -> None:
+        """Use this memory, and these pipes, for so many rows."""
+        memory, asked, answered = descriptors
+        self._rows_shared = (RowMemory.map_descriptor(self._assignment.interface, rows, memory), asked, answered)
 
 
 def _seed(seed: int) -> None:

@@ -5,7 +5,7 @@ import contextlib
 import select
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..forking.scenario_sockets import ScenarioSockets
 from ..python_process import KILLED
 from ..simulators.base import Interface, Space
 from ..visible_text import visible
-from .action_exchange import FIRST, MOST_SHARED, NUMBER, ActionExchange
+from .action_exchange import FIRST, NUMBER, ActionExchange
 from .deadline_watch import DeadlineWatch, ReadTimes
 from .deadlines import HELLO, LOAD, RESET
 from .direct_loop import DirectLoop
@@ -27,17 +27,20 @@ from .model_protocol import (
     LENGTH,
     PROCESS_PER_SCENARIO,
     PROTOCOL,
-    SHARES_FRAMES,
+    SERVES_ROWS,
     SOCKET_FRAME,
     Ended,
     ErrorReply,
     Hello,
+    Kernel,
     LoadedReply,
+    RowsReply,
     Scalar,
     describe,
     framed,
 )
 from .model_server_socket import ModelServerSocket, reported
+from .row_exchange import RowExchange
 
 #: Seconds to wait for a model server's last frame, which tells how a scenario's process ended.
 END_WAIT = 0.5
@@ -47,6 +50,7 @@ LAST = 64
 _hello_decoder = msgspec.msgpack.Decoder(Hello)
 _ended_decoder = msgspec.msgpack.Decoder(Ended)
 _loaded_decoder = msgspec.msgpack.Decoder(LoadedReply | ErrorReply)
+_rows_decoder = msgspec.msgpack.Decoder(RowsReply | ErrorReply)
 
 
 class ModelServerClient:
@@ -54,6 +58,7 @@ class ModelServerClient:
 
     ``per_scenario``: nothing may carry over between scenarios. The model server has a process for each scenario, with
     a socket that is made here, or continues on its own socket after a `done`.
+    ``rows``: how many scenarios it may serve at once, if it can.
     ``read_times`` tells what the machine let the model server do, so that a deadline counts only time that it had.
     """
 
@@ -65,6 +70,7 @@ class ModelServerClient:
         batch: int,
         deadline: float,
         per_scenario: bool = True,
+        rows: int = 0,
         read_times: ReadTimes = lambda: None,
     ) -> None:
         self._control: socket.socket | None = None  # on which the sockets of scenarios are passed
@@ -78,14 +84,14 @@ class ModelServerClient:
         self._resetting: int | None = None  # the seed of a `reset` that has not been answered yet
         self._in_scenario = False
         self._ready = bytearray(framed(("ready", FIRST)))
-        #: Whether the model server serves scenarios that share a frame, as it has said in its `hello`.
-        self.shares_frames = False
+        #: Exchange of many scenarios at once; None: the model server, or its model, serves one.
+        self.rows: RowExchange | None = None
+        self._most_rows = rows
         #: Tells how the model server's process ended, None if it has not; asked only after a crash.
         self.describe_end: Callable[[], str | None] = lambda: None
-        room = len(framed(("action", FIRST, bytes(max(batch, MOST_SHARED) * interface.action.size))))
+        room = len(framed(("action", FIRST, bytes(batch * interface.action.size))))
         self._socket = ModelServerSocket(connected, room, deadline, read_times)
         self._step = ActionExchange(interface, batch, self._socket.buffer)
-        self._shared: dict[int, ActionExchange] = {}  # by number of scenarios
         self._direct: DirectLoop | None = None
 
     def explained(self, fault: ModelFault) -> ModelFault:
@@ -114,7 +120,8 @@ class ModelServerClient:
             raise Garbage("the model server's first frame is not `hello`") from None
         if greeting.protocol != PROTOCOL:
             raise Garbage(f"the model server speaks protocol {greeting.protocol}, not {PROTOCOL}")
-        self.shares_frames = greeting.model_server.pop(SHARES_FRAMES, None) is True
+        serves_rows = greeting.model_server.pop(SERVES_ROWS, None) is True
+        self._most_rows = self._most_rows if serves_rows else 0
         self._process_per_scenario = greeting.model_server.pop(PROCESS_PER_SCENARIO, None) is True
         return _visible_values(greeting.model_server)
 
@@ -134,6 +141,7 @@ class ModelServerClient:
             "batch": self._batch,
             "params": dict(params),
             "step": step,
+            **({"rows": self._most_rows} if self._most_rows else {}),
         }
         frame = framed(("load", seq, request))
         with contextlib.ExitStack() as passed_on:
@@ -141,6 +149,10 @@ class ModelServerClient:
             if self._per_scenario and self._process_per_scenario:
                 self._sockets = ScenarioSockets(self._socket.connected, SOCKET_FRAME)
                 passed.append(passed_on.enter_context(self._sockets.make()).fileno())
+            if self._most_rows:
+                self.rows = RowExchange(self._socket, self._interface, self._most_rows)
+                passed += self.rows.descriptors
+                passed_on.callback(self.rows.close_passed)
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", passed))] if passed else []
             try:
                 sent = self._socket.connected.sendmsg([frame], rights)
@@ -227,21 +239,25 @@ class ModelServerClient:
         self._direct.begin(observation)
         return self._direct
 
-    def act_once_each(self, seeds: Sequence[int], observations: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], float]:
-        """Run scenarios of one step in one frame: `reset` with its seed and one `act` for each, one after another.
+    def open_rows(self, *, one_step: bool) -> Kernel | None:
+        """Let the model server answer through ``rows`` until the next request; return how, None: it does not.
 
-        Return the actions, a view that the next call overwrites, and the latency of the whole frame, which has the
-        deadline of one action. The model server must have said that it ``shares_frames``.
+        ``one_step``: each scenario ends with its first action.
         """
         if self._resetting is not None:
             self._await_ready()
-        count = len(seeds)
-        exchange = self._shared.get(count)
-        if exchange is None:
-            exchange = self._shared[count] = ActionExchange(self._interface, count, self._socket.buffer, shared=True)
-        exchange.seeds[:] = seeds
-        exchange.observations[:] = observations
-        return exchange.actions, self._socket.ask(exchange)
+        self._done()
+        seq = self._socket.draw()
+        self._socket.send(framed(("rows", seq, one_step)))
+        try:
+            answer: RowsReply | ErrorReply = _rows_decoder.decode(self._socket.receive_small(self._socket.watch(LOAD)))
+        except (msgspec.MsgspecError, RecursionError):
+            raise Garbage("the model server's answer to `rows` is not a frame of the protocol") from None
+        if answer.seq != seq:
+            raise Garbage("the model server answered another request")
+        if isinstance(answer, ErrorReply):
+            raise reported(answer)
+        return None if answer.kernel == "none" else answer.kernel
 
     def close(self) -> None:
         """Send `close` and close the socket."""
@@ -250,7 +266,7 @@ class ModelServerClient:
             connected.send(framed(("close", self._socket.draw())), socket.MSG_DONTWAIT)
         except OSError:
             pass  # the model server has ended or hangs; its runner ends it
-        for connection in (self._control, connected, self._sockets, self._socket.run_delay):
+        for connection in (self._control, connected, self._sockets, self._socket.run_delay, self.rows):
             if connection is not None:
                 connection.close()
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from .program_process import ProgramProcess
 
+    Array = NDArray[Any]
+
 #: Name of the code that `ModelFormat.compile` has made, beside the placed file.
 CODE = "compiled-code"
 #: Suffixes of archives, which are recognised by their content.
@@ -74,8 +76,45 @@ class LoadedModel(Protocol):
     def reset(self, seed: int) -> None:
         """Reset the state before a scenario. The global random generators have been seeded already."""
 
-    def act(self, observations: "NDArray[Any]") -> bytes:
+    def act(self, observations: "Array") -> bytes:
         """Map ``[n, *observation shape]`` to the bytes of ``[n, *action shape]``; raise NoAction if invalid."""
+
+
+class RowModel(LoadedModel, Protocol):
+    """A loaded model that may serve many scenarios at once: it draws nothing, and keeps nothing but a state that is fed
+    back to it. Models of other formats have no ``row``.
+    """
+
+    def row(self) -> "RowModel | None":
+        """Return a model with the same parameters and a state of its own; None: this one cannot have several."""
+
+
+class JoinedModel(RowModel, Protocol):
+    """A model that computes the actions of many scenarios in one call, if it ``joins`` them."""
+
+    joins: bool
+
+    def act_together(self, rows: "Sequence[JoinedModel]", observations: "Array") -> bytes:
+        """Return the actions of rows, each for its observation, and change their states; an exception changes none."""
+
+
+class KeepsNothing:
+    """A model that keeps nothing from one call to the next, and so is the model of every row."""
+
+    joins = True
+    info: Mapping[str, str | int | float | bool | None]
+    act: "Callable[[Array], bytes]"
+
+    def reset(self, seed: int) -> None:
+        """Do nothing."""
+
+    def row(self) -> "JoinedModel":
+        """Return itself."""
+        return self
+
+    def act_together(self, rows: "Sequence[JoinedModel]", observations: "Array") -> bytes:
+        """Return the actions for the observations."""
+        return self.act(observations)
 
 
 class StartedModel(Protocol):
@@ -254,7 +293,7 @@ def _type(dtype: str) -> "np.dtype[Any]":
     return np.dtype(dtype)
 
 
-def _check_size(array: "NDArray[Any]", count: int, space: Space) -> None:
+def _check_size(array: "Array", count: int, space: Space) -> None:
     if array.size != count * space.items:
         expected = space.shape if count == 1 else (count, *space.shape)
         advice = scores_advice(array.size // count, space)
@@ -274,7 +313,7 @@ def scores_advice(numbers: int, space: Space) -> str:
     )
 
 
-def _converted(array: "NDArray[Any]", dtype: "np.dtype[Any]") -> "NDArray[Any]":
+def _converted(array: "Array", dtype: "np.dtype[Any]") -> "Array":
     """Convert numbers to a space's type; raise NoAction with the first value that the type does not have."""
     import numpy as np
 

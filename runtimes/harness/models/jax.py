@@ -1,5 +1,6 @@
 """JAX format: a function that `jax.export` serialized, compiled once per launch and run on one thread."""
 
+import copy
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -211,6 +212,12 @@ class JaxModel:
         answers = self._call(*self._inputs(observations))
         self._values.keep([np.asarray(answers[index]) for index in self._states])
         return action_bytes(np.asarray(answers[self._action]), len(observations), self._space)
+
+    def row(self) -> "JaxModel":
+        """Return a model of the same function."""
+        row = copy.copy(self)
+        row._values = self._values.of_another_row()
+        return row
 
     def _inputs(self, observations: "NDArray[Any]") -> "list[NDArray[Any]]":
         """Return the arrays of a call in the order of the inputs."""

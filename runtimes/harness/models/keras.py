@@ -15,7 +15,7 @@ from .base import (
     Sample,
     Unreadable,
 )
-from .recurrence import state_shape
+from .recurrence import RecurrentValues, state_shape
 from .signature import Signature, described, signature_of
 from .tensorflow_function import (
     ENVIRONMENT,
@@ -165,7 +165,7 @@ def _function(model: Any, assignment: Assignment) -> LoadedFunction:
     space = assignment.interface.observation
     traced = _traced(compiled, tf.TensorSpec((assignment.batch, *space.shape), space.dtype), assignment)
 
-    def call(observations: "NDArray[Any]") -> Any:
+    def call(observations: "NDArray[Any]", values: RecurrentValues | None) -> Any:
         answer = compiled(tf.constant(observations))
         if isinstance(answer, dict):
             answer = answer.get("action", next(iter(answer.values())))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from .base import (
     Assignment,
     Certainty,
+    KeepsNothing,
     LoadedModel,
     Misfit,
     ModelFormat,
@@ -38,7 +39,7 @@ def load(assignment: Assignment) -> LoadedModel:
     return BoosterModel(assignment)
 
 
-class BoosterModel:
+class BoosterModel(KeepsNothing):
     """Predicts with a booster, which keeps nothing from one call to the next."""
 
     def __init__(self, assignment: Assignment) -> None:
@@ -56,9 +57,6 @@ class BoosterModel:
             "library": f"LightGBM {lightgbm.__version__}",
             "trees": int(booster.num_trees()),
         }
-
-    def reset(self, seed: int) -> None:
-        """Do nothing: a booster keeps nothing."""
 
     def act(self, observations: "NDArray[Any]") -> bytes:
         rows = observations.reshape(len(observations), -1)

@@ -1,8 +1,9 @@
 """ONNX format: a graph in a file or an archive, run by onnxruntime on one thread, with recurrent state fed back."""
 
+import copy
 import mmap
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from .signature import described, signature_of
 from .tensors import Tensor, check_input, check_output, input_shape
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from .base import Array
 
 TYPES = {
     "tensor(float)": "float32",
@@ -166,11 +167,14 @@ class OnnxModel:
         self._set_seed = ort.set_seed
         self._input_name = observation.name
         self._input_type = np.dtype(observation.dtype)
-        self._input_shape = (batch, *input_shape(observation, interface.observation))
+        self._input_shape = input_shape(observation, interface.observation)
         seen = (batch, *interface.observation.shape)
-        self._converts = (self._input_type, self._input_shape) != (np.dtype(interface.observation.dtype), seen)
+        given = (np.dtype(interface.observation.dtype), interface.observation.shape)
+        self._converts = (self._input_type, self._input_shape) != given
         self._output_names = [action.name, *(state.output.name for state in signature.states)]
         self._values = RecurrentValues(signature.states, observation, batch) if signature.states else None
+        any_number = bool(observation.shape and action.shape) and observation.sizes[0] is action.sizes[0] is None
+        self.joins = any_number and (self._values is None or self._values.joins)
         self._space = interface.action
         self.info: Mapping[str, str | int | float | bool | None] = {
             "library": f"onnxruntime {ort.__version__}",
@@ -178,7 +182,7 @@ class OnnxModel:
         }
         self._try(np.zeros(seen, interface.observation.dtype))
 
-    def _try(self, observations: "NDArray[Any]") -> None:
+    def _try(self, observations: "Array") -> None:
         """Run it once, because declared shapes may be unknown and may be wrong."""
         try:
             self.act(observations)
@@ -194,10 +198,10 @@ class OnnxModel:
             self._set_seed(seed & 0x7FFFFFFF)
             self._run = _session(self._random_source).run
 
-    def act(self, observations: "NDArray[Any]") -> bytes:
+    def act(self, observations: "Array") -> bytes:
         count = len(observations)
         if self._converts:
-            observations = observations.astype(self._input_type, copy=False).reshape(self._input_shape)
+            observations = self._as_input(observations)
         if self._values is None:
             (answer,) = self._run(self._output_names, {self._input_name: observations})
         else:
@@ -205,6 +209,29 @@ class OnnxModel:
             answer, *outputs = self._run(self._output_names, inputs)
             self._values.keep(outputs)
         return action_bytes(answer, count, self._space)
+
+    def row(self) -> "OnnxModel | None":
+        """Return a model of the same session; None if it draws random numbers, whose generators are the session's."""
+        if self._random_source is not None:
+            return None
+        row = copy.copy(self)
+        row._values = self._values.of_another_row() if self._values is not None else None
+        return row
+
+    def act_together(self, rows: "Sequence[OnnxModel]", observations: "Array") -> bytes:
+        """Return the actions of rows by one call of the session."""
+        if self._converts:
+            observations = self._as_input(observations)
+        values = [row._values for row in rows if row._values is not None]
+        states = self._values.join_rows(values) if self._values is not None else {}
+        answer, *outputs = self._run(self._output_names, {self._input_name: observations, **states})
+        actions = action_bytes(answer, len(rows), self._space)
+        if self._values is not None:
+            self._values.divide(values, outputs)
+        return actions
+
+    def _as_input(self, observations: "Array") -> "Array":
+        return observations.astype(self._input_type, copy=False).reshape(len(observations), *self._input_shape)
 
 
 def _tensor(node: Any) -> Tensor:

@@ -1,5 +1,6 @@
 """Recurrent state of graphs: inputs that get the value of an output of the call before, until the next reset."""
 
+import copy
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +11,7 @@ from .base import Misfit, NoAction
 from .tensors import Tensor, numeric
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from .base import Array
 
 #: The model's metadata entry that pairs inputs and outputs of the state, as JSON.
 METADATA = "windtunnel.state"
@@ -144,25 +145,56 @@ def state_shape(state: RecurrentState, observation: Tensor, batch: int) -> tuple
     return shape
 
 
+def _batch_axis(state: RecurrentState, observation: Tensor) -> int | None:
+    """Return the axis of a state that is its batch's; None if it has none."""
+    try:
+        one, two = state_shape(state, observation, 1), state_shape(state, observation, 2)
+    except Misfit:
+        return None
+    return next((axis for axis, sizes in enumerate(zip(one, two, strict=True)) if sizes == (1, 2)), None)
+
+
 class RecurrentValues:
     """The values that a graph's states have in a scenario, for every row of a batch."""
 
     def __init__(self, states: Sequence[RecurrentState], observation: Tensor, batch: int) -> None:
         import numpy as np  # the server reads formats without it
 
-        self._states = states
-        self._initial: dict[str, NDArray[Any]] = {
+        self._initial: dict[str, Array] = {
             state.input.name: np.full(state_shape(state, observation, batch), state.initial, state.input.dtype)
             for state in states
         }
+        axes = {state.input.name: _batch_axis(state, observation) for state in states}
+        #: Whether values of several scenarios can be joined: each has an axis for the batch.
+        self.joins = None not in axes.values()
+        self._axes = {name: axis for name, axis in axes.items() if axis is not None}
+        self._join = np.concatenate
         #: The values for the next call, by the names of their inputs.
-        self.inputs: Mapping[str, NDArray[Any]] = self._initial
+        self.inputs: Mapping[str, Array] = self._initial
+
+    def join_rows(self, rows: "Sequence[RecurrentValues]") -> "Mapping[str, Array]":
+        """Return the values of scenarios for one call, which are of a batch of one each."""
+        return {name: self._join([values.inputs[name] for values in rows], axis) for name, axis in self._axes.items()}
+
+    def divide(self, rows: "Sequence[RecurrentValues]", outputs: "Sequence[Array]") -> None:
+        """Feed the outputs of such a call back to each scenario; raise NoAction if a shape has changed."""
+        places = list(zip(outputs, self._axes.values(), strict=True))
+        if any(value.ndim <= axis or value.shape[axis] != len(rows) for value, axis in places):
+            raise NoAction(f"a state of the model has not one value for each of {len(rows)} observations")
+        for at, values in enumerate(rows):
+            values.keep([value[(slice(None),) * axis + (slice(at, at + 1),)] for value, axis in places])
+
+    def of_another_row(self) -> "RecurrentValues":
+        """Return the values of another scenario, which begin with the initial ones."""
+        values = copy.copy(self)
+        values.reset()
+        return values
 
     def reset(self) -> None:
         """Begin with the initial values."""
         self.inputs = self._initial
 
-    def keep(self, outputs: "Sequence[NDArray[Any]]") -> None:
+    def keep(self, outputs: "Sequence[Array]") -> None:
         """Feed outputs back, in the order of the states; raise NoAction if a shape has changed."""
         values = dict(zip(self._initial, outputs, strict=True))
         for name, value in values.items():

@@ -1,5 +1,6 @@
 """Code shared by TensorFlow's formats: TensorFlow's set-up, and a model that is a function of a batch."""
 
+import copy
 import gc
 import importlib
 import os
@@ -38,16 +39,16 @@ def start_tensorflow() -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedFunction:
-    """A loaded function: how to call it with a batch, and its traced form, a `ConcreteFunction`.
+    """A loaded function: how to call it with a batch and its state, and its traced form, a `ConcreteFunction`.
 
-    ``owner`` keeps variables alive that the function refers to weakly. ``forget`` resets what is fed back to it.
+    ``owner`` keeps variables alive that the function refers to weakly. ``values``: what is fed back to it at first.
     ``info`` describes it for people.
     """
 
-    call: "Callable[[NDArray[Any]], Any]"
+    call: "Callable[[NDArray[Any], RecurrentValues | None], Any]"
     traced: Any
     owner: Any = None
-    forget: Callable[[], None] = lambda: None
+    values: RecurrentValues | None = None
     info: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -65,13 +66,14 @@ def function_of(
     values = RecurrentValues(signature.states, observation, assignment.batch)
     shape = (assignment.batch, *input_shape(observation, space))
 
-    def call(observations: "NDArray[Any]") -> Any:
+    def call(observations: "NDArray[Any]", values: RecurrentValues | None) -> Any:
+        assert values is not None
         observed = observations.astype(observation.dtype, copy=False).reshape(shape)
         outputs = run({observation.name: observed, **values.inputs})
         values.keep([outputs[state.output.name].numpy() for state in signature.states])
         return outputs[signature.action.name].numpy()
 
-    return LoadedFunction(call=call, traced=traced, owner=owner, forget=values.reset, info=info)
+    return LoadedFunction(call=call, traced=traced, owner=owner, values=values, info=info)
 
 
 class FunctionModel:
@@ -98,7 +100,7 @@ class FunctionModel:
         space = assignment.interface.observation
         sample = np.zeros((assignment.batch, *space.shape), space.dtype)
         try:
-            answer = self._call(sample)  # also compiles, so that the first scenario does not wait for it
+            answer = self._call(sample, self._values)  # also compiles, so that the first scenario does not wait for it
             check_output_type(str(answer.dtype), self._space)
             action_bytes(answer, assignment.batch, self._space)
         except Misfit:
@@ -114,10 +116,12 @@ class FunctionModel:
     def _use(self, function: LoadedFunction) -> None:
         self._function = function
         self._call = function.call
+        self._values = function.values
 
     def reset(self, seed: int) -> None:
         """Undo what the last scenario has changed, and seed what draws random numbers."""
-        self._function.forget()
+        if self._values is not None:
+            self._values.reset()
         if self._remedy == Remedy.NOTHING:
             return
         import_tensorflow().random.set_seed(seed & 0x7FFFFFFF)
@@ -128,4 +132,12 @@ class FunctionModel:
             self._restore()
 
     def act(self, observations: "NDArray[Any]") -> bytes:
-        return action_bytes(self._call(observations), len(observations), self._space)
+        return action_bytes(self._call(observations, self._values), len(observations), self._space)
+
+    def row(self) -> "FunctionModel | None":
+        """Return a model of the same function; None if its operations keep anything."""
+        if self._remedy != Remedy.NOTHING:
+            return None
+        row = copy.copy(self)
+        row._values = self._values.of_another_row() if self._values is not None else None
+        return row

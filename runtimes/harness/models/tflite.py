@@ -1,5 +1,6 @@
 """TensorFlow Lite format: one graph in a flatbuffer, run by LiteRT on one thread."""
 
+import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from .base import (
 from .recurrence import RecurrentValues
 from .signature import described, signature_of
 from .tensors import Tensor, check_input, check_output
-from .tflite_graph import StatefulGraph, check_order
+from .tflite_graph import StatefulGraph, check_order, has_variables
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,6 +61,7 @@ class LiteModel:
             inputs[name]["index"]: shape for name, shape in shapes.items() if tuple(inputs[name]["shape"]) != shape
         }
         self._graph = StatefulGraph.of(assignment.source)
+        self._has_variables = has_variables(assignment.source)
         self._space = interface.action
         self.info: Mapping[str, str | int | float | bool | None] = {
             "library": "LiteRT",
@@ -81,6 +83,14 @@ class LiteModel:
         if self._graph is not None:
             self._use(_interpreter(self._graph.seeded(seed)))
         self._interpreter.reset_all_variables()
+
+    def row(self) -> "LiteModel | None":
+        """Return a model of the same interpreter; None if that keeps anything itself."""
+        if self._graph is not None or self._has_variables:
+            return None
+        row = copy.copy(self)
+        row._values = self._values.of_another_row()
+        return row
 
     def act(self, observations: "NDArray[Any]") -> bytes:
         interpreter = self._interpreter

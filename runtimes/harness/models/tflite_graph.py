@@ -21,12 +21,8 @@ def check_order(source: bytes) -> None:
     """Raise Misfit if an operator reads what a later one writes: it would get what the last call has left in memory,
     in whichever scenario that was.
     """
-    from ai_edge_litert import schema_py_generated as schema
-
     try:
-        model = schema.Model.GetRootAs(source, 0)
-        graphs = [model.Subgraphs(index) for index in range(model.SubgraphsLength())]
-        names = sorted({_name(graph, index) for graph in graphs for index in _read_before_written(graph)})
+        names = sorted({_name(graph, index) for graph in _subgraphs(source) for index in _read_before_written(graph)})
     except (struct.error, IndexError, TypeError, AttributeError) as error:
         raise Misfit(f"the model's operators cannot be read: {str(error)[:300]}") from None
     if names:
@@ -34,6 +30,19 @@ def check_order(source: bytes) -> None:
             f"the model cannot be reset between scenarios: its operators read {', '.join(names[:10])} before another"
             " operator writes it, and so get a value of the last call; make it an input and an output, or a variable"
         )
+
+
+def has_variables(source: bytes) -> bool:
+    """Whether a graph has variable tensors, whose values the interpreter keeps from one call to the next."""
+    graphs = _subgraphs(source)
+    return any(graph.Tensors(index).IsVariable() for graph in graphs for index in range(graph.TensorsLength()))
+
+
+def _subgraphs(source: bytes) -> list[Any]:
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.Model.GetRootAs(source, 0)
+    return [model.Subgraphs(index) for index in range(model.SubgraphsLength())]
 
 
 def _read_before_written(graph: Any) -> Iterator[int]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from .base import (
     Assignment,
     Certainty,
+    KeepsNothing,
     ModelFormat,
     Recognition,
     Sample,
@@ -34,7 +35,7 @@ def is_booster(sample: Sample) -> bool:
     return as_text or head.startswith(UBJSON)
 
 
-class BoosterModel:
+class BoosterModel(KeepsNothing):
     """Predicts with a booster, which keeps nothing from one call to the next."""
 
     def __init__(self, assignment: Assignment) -> None:
@@ -55,9 +56,6 @@ class BoosterModel:
             "library": f"XGBoost {xgboost.__version__}",
             "rounds": int(booster.num_boosted_rounds()),
         }
-
-    def reset(self, seed: int) -> None:
-        """Do nothing: a booster keeps nothing."""
 
     def act(self, observations: "NDArray[Any]") -> bytes:
         rows = observations.reshape(len(observations), -1)

@@ -1,7 +1,6 @@
 """Processes of evaluators and model servers: specs, sockets, shared memory, and the local spawner."""
 
 import contextlib
-import mmap
 import os
 import selectors
 import signal
@@ -14,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from ..python_process import KILLED, ending
+from ..task_page import SharedPage
 from .cpu_pinning import pin
 from .framed_socket import FramedSocket
 from .memory_kills import memory_kills
@@ -190,40 +190,9 @@ class LocalSpawner:
         return ChildProcess(process_spec.name, popen, output)
 
 
-class SharedPage:
-    """Sixteen bytes shared with an evaluator: its current task, which it writes, and the stop task, which it reads."""
-
-    def __init__(self) -> None:
-        self.descriptor = os.memfd_create("page", os.MFD_CLOEXEC)
-        os.ftruncate(self.descriptor, 16)
-        self._map = mmap.mmap(self.descriptor, 16)
-        self._cells = memoryview(self._map).cast("q")  # aligned 64-bit words: reads are never torn
-        self._cells[0] = -1
-
-    @property
-    def task(self) -> int:
-        """The current task, -1 before the first."""
-        return self._cells[0]
-
-    @property
-    def stop(self) -> int:
-        """The task to stop before; lowered when another worker stole the rest of the range."""
-        return self._cells[1]
-
-    @stop.setter
-    def stop(self, task: int) -> None:
-        self._cells[1] = task
-
-    def close(self) -> None:
-        """Unmap the page and close its descriptor."""
-        self._cells.release()
-        self._map.close()
-        os.close(self.descriptor)
-
-
 @dataclass(slots=True, eq=False)
 class EvaluatorProcess:
-    """An evaluator's process, its socket and its shared page."""
+    """An evaluator's process, its socket and its task page."""
 
     process: Process
     channel: FramedSocket

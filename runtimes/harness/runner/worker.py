@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..model_server.deadline_watch import DeadlineWatch
 from ..model_server.deadlines import ServerTimes
 from ..model_server.explanations import explain_end
-from ..model_server.model_faults import TimedOut
 from .captured_output import CapturedOutput
 from .framed_socket import (
     Batch,
@@ -28,6 +26,7 @@ from .framed_socket import (
 from .lease_client import HeldLease, LeaseClient
 from .processes import EvaluatorProcess, ModelServerProcess
 from .runner_api_client import RequestRejected
+from .task_patience import TaskPatience
 
 if TYPE_CHECKING:
     from .runner import Runner
@@ -87,8 +86,8 @@ class Worker:
         self._context = context
         self._lock = threading.Lock()  # guards the evaluator against the heartbeat thread
         self._evaluator: EvaluatorProcess | None = None
-        self._at = -1  # the task observed last
-        self._patience: DeadlineWatch | None = None  # for that task
+        self._patiences = (TaskPatience(), TaskPatience())  # for the task whose world works, and for the first
+        self._blamed: int | None = None  # the task that exceeded one
         self._model_server: ModelServerProcess | None = None
         self._rate: float | None = None
         self._unloaded = 0  # consecutive model servers that ended before the model was loaded
@@ -269,7 +268,7 @@ class Worker:
         task = -1
         if evaluator is not None:
             how = evaluator.process.wait(1.0) or f"it was ended: {error}"
-            task = evaluator.page.task
+            task, self._blamed = evaluator.page.task if self._blamed is None else self._blamed, None
             evaluator.dismiss(how)
         self._context.outputs.add(f"evaluator-{self.name}", f"[the simulator's process ended: {how}]\n".encode())
         if self._model_server is not None:
@@ -303,14 +302,14 @@ class Worker:
         with self._lock:
             if self._evaluator is None or not self._leases.at_work:
                 return
-            task = self._evaluator.page.task
-            if self._patience is None or self._at != task:
-                self._at, self._patience = task, DeadlineWatch(self._context.patience, self._read_times)
-            try:
-                self._patience.check()
-            except TimedOut:
-                self._evaluator.process.kill(f"it spent more than {self._context.patience:g} s on task {task}")
-                self._patience = None
+            page = self._evaluator.page
+            # Tasks that are played side by side divide the time of their worker.
+            watched = ((page.task, self._context.patience), (page.first, self._context.patience * page.worlds))
+            for patience, (task, seconds) in zip(self._patiences, watched, strict=True):
+                if patience.is_exceeded(task, seconds, self._read_times):
+                    self._blamed = task
+                    self._evaluator.process.kill(f"it spent more than {seconds:g} s on task {task}")
+                    return
 
     def _read_times(self) -> ServerTimes | None:
         """Return the times of evaluator and model server together: both work on the task, one after the other."""

@@ -49,6 +49,7 @@ class Confinement:
     detects the highest level; passing it saves the trial. ``may_fork`` is for a model server that forks a child per
     scenario.
 
+    ``makes_memory``: the process makes memory that it shares with another, which runs a model.
     ``program``: the process is replaced by a program (execve), which starts others, and connects to one TCP port: that
     of a listener, made in the network of the confined process and passed over the Unix socket ``listener``.
     ``writable`` are folders that it may write to; ``largest_file`` in bytes, None: what fits into ``writable_tmp_mb``.
@@ -64,6 +65,7 @@ class Confinement:
     keep: Sequence[int] = ()
     level: int | None = None
     may_fork: bool = False
+    makes_memory: bool = False
     program: bool = False
     listener: int | None = None
     writable: Sequence[str] = ()
@@ -135,7 +137,7 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
         layers["landlock"] = f"ABI {version}: paths, TCP, signals, abstract sockets"
         if confinement.may_fork:  # a zygote reaps programs that outlive their scenario's process
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-        layers["seccomp"] = _install_filter(may_fork=confinement.may_fork, program=confinement.program)
+        layers["seccomp"] = _install_filter(confinement)
     if not scratch_mb:
         _set_tempdir()
     os.environ.clear()
@@ -279,9 +281,10 @@ def _pass_listener(confinement: Confinement, *, isolated: bool) -> int | None:
     return loopback.pass_listener(confinement.listener, isolated=isolated)
 
 
-def _install_filter(*, may_fork: bool, program: bool) -> str:
+def _install_filter(confinement: Confinement) -> str:
     here = syscalls.architecture()
     if here is None:
         raise OSError(errno.ENOSYS, f"no system call table for {os.uname().machine}", "seccomp")
-    seccomp.install(seccomp.confining(here, may_fork=may_fork, program=program))
-    return f"allow-list of {len(seccomp.call_blocks(here, may_fork=may_fork, program=program))} calls, {here.name}"
+    kind = {name: getattr(confinement, name) for name in ("may_fork", "program", "makes_memory")}
+    seccomp.install(seccomp.confining(here, **kind))
+    return f"allow-list of {len(seccomp.call_blocks(here, **kind))} calls, {here.name}"

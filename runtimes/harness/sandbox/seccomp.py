@@ -38,6 +38,8 @@ IOCTL = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)
 #: Duplicating, flags and pipe sizes. Not SETOWN or SETSIG, which send signals, nor leases and dnotify, nor locks: every
 #: process that may read a shared file may lock it, and the ranges of a lock are readable in all other processes.
 FCNTL = (0, 1, 2, 3, 4, 1030, 1031, 1032)
+#: F_ADD_SEALS, for a process that makes memory for another.
+ADD_SEALS = 1033
 #: F_SETPIPE_SZ, which a scenario's process may not use.
 SETPIPE_SZ = 1031
 #: SO_SNDBUF, SO_RCVBUF and their timeouts; not SO_ATTACH_FILTER.
@@ -132,10 +134,13 @@ def without_bits(index: int, bits: int) -> Block:
     return [argument(index), (ANY_BIT, 0, 1, bits), *DENY, *PERMIT]
 
 
-def call_blocks(here: Architecture, *, may_fork: bool, program: bool = False) -> Mapping[int, Block]:
+def call_blocks(
+    here: Architecture, *, may_fork: bool, program: bool = False, makes_memory: bool = False
+) -> Mapping[int, Block]:
     """Return the filter block of each allowed or specially handled call, by number; all other calls are denied.
 
     ``program``: a program and its children, which is not sealed; it may fork, lock files, and connect to a socket.
+    ``makes_memory``: an evaluator, which makes memory that it shares with a model server.
     """
     special = {
         "clone": threads_and_forks() if may_fork or program else threads_only(),
@@ -159,6 +164,8 @@ def call_blocks(here: Architecture, *, may_fork: bool, program: bool = False) ->
             "sendmsg": without_bits(2, MSG_FASTOPEN),
             "sendmmsg": without_bits(3, MSG_FASTOPEN),
         }
+    if makes_memory:
+        special |= {"memfd_create": PERMIT, "fcntl": among(1, (*FCNTL, ADD_SEALS), errno.EINVAL)}
     if may_fork or program:  # a zygote also relays its children's output, and waits for their ends
         special |= {"fork": PERMIT, "vfork": PERMIT, "splice": PERMIT, "pidfd_open": PERMIT}
     if may_fork:  # and may restrict itself, and what is forked from it, further
@@ -188,9 +195,9 @@ def assemble(word: int, cases: Sequence[tuple[int, Block]]) -> bytes:
 
 
 @cache
-def confining(here: Architecture, *, may_fork: bool, program: bool = False) -> bytes:
+def confining(here: Architecture, *, may_fork: bool, program: bool = False, makes_memory: bool = False) -> bytes:
     """Return the first filter: the allow-list, which still permits execve and further filters."""
-    blocks = call_blocks(here, may_fork=may_fork, program=program)
+    blocks = call_blocks(here, may_fork=may_fork, program=program, makes_memory=makes_memory)
     cases: list[tuple[int, Block]] = []
     for number in range(syscalls.NEWEST + 1):
         block = blocks.get(number, DENY)

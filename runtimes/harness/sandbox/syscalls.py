@@ -48,7 +48,7 @@ getpriority 140 141, getrlimit 97 163, getrusage 98 165, sysinfo 99 179, uname 6
 #: this package makes itself before a filter is installed.
 SPECIAL_ROWS = """
 clone 56 220, clone3 435 435, prlimit64 302 261, prctl 157 167, ioctl 16 29, fcntl 72 25, socketpair 53 199,
-setsockopt 54 208, openat2 437 437, flock 73 32, splice 275 76, pidfd_open 434 434
+setsockopt 54 208, memfd_create 319 279, openat2 437 437, flock 73 32, splice 275 76, pidfd_open 434 434
 execve 59 221, execveat 322 281, fork 57 -, vfork 58 -, seccomp 317 277
 unshare 272 97, pivot_root 155 41, open_tree 428 428, move_mount 429 429, mount_setattr 442 442, capset 126 91,
 landlock_create_ruleset 444 444, landlock_add_rule 445 445, landlock_restrict_self 446 446

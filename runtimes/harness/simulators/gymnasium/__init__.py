@@ -24,6 +24,8 @@ from . import drawings
 
 #: Packages that register environments. A dataset may name only these: importing a package runs its code.
 PACKAGES = frozenset({"highway_env"})
+#: Simulators share nothing: many may work side by side in a process.
+MANY_WORLDS = True
 
 
 def preload(definition: Definition) -> None:

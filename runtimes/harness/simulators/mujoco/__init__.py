@@ -12,6 +12,8 @@ from . import drawings
 
 #: Imported by Gymnasium's MuJoCo tasks, also where nothing is rendered; it needs OpenGL, a window library and Pillow.
 RENDERING = "gymnasium.envs.mujoco.mujoco_rendering"
+#: Simulators share nothing: many may work side by side in a process.
+MANY_WORLDS = True
 
 
 class _NoRenderer:

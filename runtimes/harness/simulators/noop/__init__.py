@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from ...dataset_definition import Definition
 from ..base import Interface, Metric, Scenario, Simulator, signals_frame, signals_scene
 
+#: Simulators share nothing: many may work side by side in a process.
+MANY_WORLDS = True
 _SCALE = np.float32(1 / 65536)
 
 

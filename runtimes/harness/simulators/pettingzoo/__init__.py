@@ -32,6 +32,8 @@ MODULES: Mapping[str, str] = {
 }
 #: Reward of an illegal action, which also ends the scenario; that of PettingZoo's TerminateIllegalWrapper.
 ILLEGAL = -1.0
+#: Simulators share nothing: many may work side by side in a process.
+MANY_WORLDS = True
 
 #: Chooses an action from a space, a mask of the legal ones (None: all are), and a random generator.
 Policy = Callable[[Any, "NDArray[Any] | None", np.random.Generator], Any]
