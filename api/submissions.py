@@ -17,6 +17,7 @@ from api.blueprint import json_response
 from api.body import base_name, chunks_of, json_object, parse_json, raw_body, validated
 from api.context import analysis_services, caller, catalogue_services, context, file_services, submission_services
 from api.negotiation import choose
+from api.schemas.fields import WholeOrAutoField
 from api.schemas.models import MOST_CHECKS
 from api.schemas.simulations import SimulationSchema
 from api.schemas.submissions import LONGEST_WAIT, AcceptedSubmission, ScenarioSelection
@@ -94,6 +95,8 @@ def _value_of(name: str, text: str) -> Any:
     field = _SCHEMA.fields.get(name)
     if field is None or isinstance(field, fields.String):
         return text
+    if isinstance(field, WholeOrAutoField) and text.isalpha():
+        return text  # `auto`, or a word that the field refuses
     if isinstance(field, ScenarioSelection) and not text.startswith(("{", "[", '"', "null", "None")):
         return text
     try:

@@ -6,7 +6,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, get_args, get_origin
 
-from core.domain.submissions.declared_members import DeclaredMember
+from core.domain.submissions.declared_members import DeclaredMember, WholeOrAuto
 from core.domain.submissions.submission import MEMBERS
 
 #: Members that `simulations.submit` takes in another way: by place, or as people write them.
@@ -17,7 +17,7 @@ HEAD = '''# Generated from core/domain/submissions/submission.py by scripts/sync
 """Fields of a submission, as its document has them, and the words with which people and agents are asked for each."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 '''
 #: The client's types of its options.
@@ -94,6 +94,8 @@ def _type(kind: object) -> str:
         return _type(get_args(kind)[0])
     if kind is object:
         return "Any"
+    if kind == WholeOrAuto:
+        return 'int | Literal["auto"]'
     parts = ", ".join(map(_type, get_args(kind)))
     if get_origin(kind) is Mapping:
         return f"Mapping[{parts}]"

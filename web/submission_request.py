@@ -14,7 +14,7 @@ from web.submission_fields import FIELDS, DescribedField
 #: Fields of names, which have places of their own in the form.
 NAMES = ("dataset", "model", "runtime")
 #: First fields of the form's list; others follow as they are declared.
-ORDER = ("repeat", "seed", "workers", "record", "timeout", "max_failures")
+ORDER = ("repeat", "seed", "workers", "worlds", "record", "timeout", "max_failures")
 SHOWN_FIELDS = {
     field.name: field
     for field in sorted(FIELDS, key=lambda field: (*ORDER, field.name).index(field.name))

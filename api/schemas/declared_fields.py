@@ -5,8 +5,8 @@ from typing import Any, Unpack, get_args, get_origin
 
 from marshmallow import fields
 
-from api.schemas.fields import Choice, FieldOptions, Flag, ListField, ObjectField, Real, Text, Whole
-from core.domain.submissions.declared_members import DeclaredMember, ValueLimits, declared_type
+from api.schemas.fields import Choice, FieldOptions, Flag, ListField, ObjectField, Real, Text, Whole, WholeOrAutoField
+from core.domain.submissions.declared_members import DeclaredMember, ValueLimits, WholeOrAuto, declared_type
 
 SchemaField = fields.Field[Any]
 
@@ -34,6 +34,8 @@ def field_of(kind: object, limits: ValueLimits, **options: Unpack[FieldOptions])
         return Text(limits.pattern, **sizes, **options)
     if kind is int:
         return Whole(**bounds, **options)
+    if kind == WholeOrAuto:
+        return WholeOrAutoField(**bounds, **options)
     if kind is float:
         return Real(**bounds, **options)
     if kind is bool:

@@ -107,6 +107,25 @@ class Whole(fields.Integer):
         return value
 
 
+class WholeOrAutoField(fields.Raw):
+    """Integer from ``low`` to ``high``, as of `Whole`, or the text `auto`."""
+
+    def __init__(self, low: int = 0, high: int = LARGEST_INTEGER, **options: Unpack[FieldOptions]) -> None:
+        whole = {"type": "integer", "minimum": low, "maximum": high}
+        alternatives = [whole, {"type": "string", "enum": ["auto"]}]
+        super().__init__(**field_keywords(options, anyOf=alternatives))
+        self._whole = Whole(low, high)
+        self._refusal = f"Write a whole number from {low} to {high}, or auto."
+
+    def _deserialize(self, value: object, *arguments: object, **kwargs: object) -> object:
+        if value == "auto":
+            return value
+        try:
+            return self._whole.deserialize(value)
+        except ValidationError:
+            raise ValidationError(self._refusal) from None
+
+
 class Real(fields.Float):
     """Finite number; does not accept ``"1"`` or ``true``."""
 

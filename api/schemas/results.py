@@ -22,7 +22,12 @@ class ResultSchema(Open):
     metrics = dictionary("Values of the dataset's metrics, by name, in the units that the dataset declares.")
     error = string("Error message; null for `ok`.", allow_none=True)
     artifacts = array(fields.Raw(), "Artifacts of the task.")
-    timing = dictionary("Durations in seconds; only these may differ between two runs.")
+    timing = dictionary(
+        "Durations in seconds, and how the model was asked; only these may differ between two runs. `worlds`: the most"
+        " scenarios that one request for actions was for, 1 if the scenario was played by itself. `kernel`: how their"
+        " actions were computed, `rows` (all by one call of the model) or `one` (by a call each). Results of earlier"
+        " releases have neither."
+    )
 
 
 class ResultsQuery(Strict):

@@ -26,6 +26,7 @@ from api.schemas.fields import (
 from api.schemas.members import boolean, dictionary, integer, real, string
 from common.errors import Invalid
 from core.domain.submissions import scenario_text
+from core.domain.submissions.declared_members import WholeOrAuto
 from core.domain.submissions.selection import LARGEST as MOST_TASKS
 from core.domain.submissions.submission import MEMBERS
 
@@ -218,21 +219,30 @@ def json_text(description: str) -> fields.String:
     return string(description, required=False, allow_none=True)
 
 
-def _objects_as_text() -> dict[str, SchemaField]:
-    """Return fields of text for the members of a submission that are objects."""
-    return {
+def _form_fields() -> dict[str, SchemaField]:
+    """Return the fields of a form for members whose values generated clients would encode in different ways.
+
+    Objects are documented as text, and a number or `auto`, which means the same as nothing, as a number.
+    """
+    texts = {
         member.name: json_text(f"{member.facts.description.removesuffix('.')}, as JSON. Null: as if left out.")
         for member in MEMBERS
         if get_origin(member.type) is Mapping
     }
+    numbers = {
+        member.name: field_of(int, member.facts, **field_options(member))
+        for member in MEMBERS
+        if member.type == WholeOrAuto
+    }
+    return texts | numbers
 
 
-class _ObjectsAsText(SubmissionSchema):
+class _FormFields(SubmissionSchema):
     class Meta(SubmissionSchema.Meta):
-        include = _objects_as_text()
+        include = _form_fields()
 
 
-class SubmissionForm(_ObjectsAsText):
+class SubmissionForm(_FormFields):
     """Submission as a multipart form, with the model binary in it."""
 
     model = Binary(

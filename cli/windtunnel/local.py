@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from windtunnel import submissions
 from windtunnel.conversations import Conversation, LocalError
@@ -60,6 +60,7 @@ def play(
     repeat: int | None = None,
     seed: int | None = None,
     workers: int | None = None,
+    worlds: int | Literal["auto"] | None = None,
     runtime: str | None = None,
     format: str | None = None,
     server: str | None = None,
@@ -80,6 +81,7 @@ def play(
         repeat=repeat,
         seed=seed,
         workers=workers,
+        worlds=worlds,
     )
     results: list[Result] = []
     output = ""

@@ -151,7 +151,11 @@ class Simulation(Record, frozen=True, kw_only=True):
 
 
 class Result(Record, frozen=True, kw_only=True):
-    """Result of one task. ``status`` is `ok`, `failed`, `crashed`, `timed_out` or `invalid`; timing in seconds."""
+    """Result of one task. ``status`` is `ok`, `failed`, `crashed`, `timed_out` or `invalid`.
+
+    ``timing``: seconds; also `worlds`, the most scenarios that one request for actions was for, and `kernel`, how their
+    actions were computed: by one call of the model (`rows`), or by a call each (`one`).
+    """
 
     task: int
     status: str

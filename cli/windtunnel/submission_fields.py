@@ -4,7 +4,7 @@
 """Fields of a submission, as its document has them, and the words with which people and agents are asked for each."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 
 class SubmissionFields(TypedDict, total=False):
@@ -25,6 +25,7 @@ class SubmissionFields(TypedDict, total=False):
     connection: str | None
     format: str | None
     log_to_run: bool | None
+    worlds: int | Literal["auto"] | None
 
 
 class DescribedField(NamedTuple):
@@ -60,4 +61,5 @@ FIELDS = (
     DescribedField(name='connection', type=str, description='Connection of the operator by which the `model_reference` is read; it may be left out, or null, where only one is possible.', option='--connection', metavar='NAME', help='Connection that reads a referenced model, where several could.'),
     DescribedField(name='format', type=str, description='Format of a model that is sent with the submission, as a file or as an `upload`, or named by a `model_reference`; detected from the bytes if left out or null.', option='--format', help='Format of a model file; detected from its bytes if left out.'),
     DescribedField(name='log_to_run', type=bool, description='At its end, log its metrics, state and address to the MLflow run of its model; where the operator allows that.', option='--log-to-run', help='Log the results to the MLflow run of the model.'),
+    DescribedField(name='worlds', type=int | Literal["auto"], description='Most scenarios that a worker plays side by side, or `auto`, as if left out: the platform decides. The results do not depend on it. It has no effect where a model server serves one scenario at a time: with `batch` above 1, and with simulators, formats and deadlines that do not permit more.', low=1, high=64, option='--worlds', metavar='N', help='Most scenarios that a worker plays side by side, or auto.', label='Scenarios side by side', placeholder='auto'),
 )

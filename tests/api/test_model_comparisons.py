@@ -461,6 +461,7 @@ def test_a_comparison_goes_on_after_an_outage_of_the_object_store(runs: Runs, mo
         ({"models": ["new", "old"], "dataset": "noop"}, "Name a `metric`: the dataset has no score."),
         ({"models": ["new", "old"], "runtimes": {"nwe": "python"}}, "`runtimes` names 'nwe'"),
         ({"models": ["new", "old"], "model": "new"}, "Unknown field"),
+        ({"models": ["new", "old"], "worlds": 65}, "worlds: Write a whole number from 1 to 64, or auto."),
     ],
 )
 def test_a_request_that_can_never_run_names_what_is_wrong(runs: Runs, body: dict[str, Any], detail: str) -> None:
@@ -468,6 +469,17 @@ def test_a_request_that_can_never_run_names_what_is_wrong(runs: Runs, body: dict
     assert response.status_code in (404, 422) and response.mimetype == "application/problem+json", response.data
     assert detail in json.dumps(response.json, ensure_ascii=False), response.json
     assert runs.client.get("/v1/comparisons").json == {"items": [], "next": None}
+
+
+@pytest.mark.parametrize(("members", "worlds"), [({}, "auto"), ({"worlds": 4}, 4)])
+def test_the_simulations_of_a_comparison_have_its_number_of_worlds(
+    runs: Runs, platform: Platform, members: Mapping[str, Any], worlds: int | str
+) -> None:
+    runs.advance(id := runs.create("new", "old", **members))
+    plays = [play["id"] for model in runs.get(id)["models"] for play in model["simulations"]]
+    stored = [platform.submissions.simulations.get(play) for play in plays]
+    assert stored and {simulation.spec["worlds"] for simulation in stored} == {worlds}
+    assert {simulation.provenance.play.worlds for simulation in stored} == {worlds}
 
 
 def test_a_model_that_is_in_a_comparison_cannot_join_it_again(runs: Runs) -> None:

@@ -253,6 +253,18 @@ def test_an_integer_beyond_every_float_is_text() -> None:
     assert str(huge).encode() in b"".join(as_csv(lambda: results))
 
 
+def test_tables_have_the_worlds_and_the_kernel_of_timing_where_results_have_them() -> None:
+    together = {"seconds": 0.5, "worlds": 16, "kernel": "rows"}
+    result = json.loads(line(1)) | {"timing": together}
+    results = line(0), json.dumps(result).encode() + b"\n"
+    frame = parquet_of(*results)
+    timing = frame[["timing.worlds", "timing.kernel"]]
+    assert timing.isna().all(axis=1).tolist() == [True, False] and timing.loc[1].tolist() == [16, "rows"]
+    header, alone, other = csv.reader(io.StringIO(b"".join(as_csv(lambda: results)).decode(), newline=""))
+    assert header[-3:] == ["timing.seconds", "timing.worlds", "timing.kernel"]
+    assert (alone[-3:], other[-3:]) == (["0.5", "", ""], ["0.5", "16", "rows"])
+
+
 def test_results_that_arrive_between_the_passes_do_not_break_a_table() -> None:
     passes = iter([[line(0, a=1)], [line(0, a=1), line(1, a="later", z=3)]])
     assert b"".join(as_csv(lambda: next(passes))).count(b"\r\n") == 3

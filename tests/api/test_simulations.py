@@ -5,11 +5,12 @@ import json
 import threading
 from typing import Any
 
+import msgspec
 import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import update
 
-from common.errors import TooManyDryRuns
+from common.errors import Invalid, TooManyDryRuns
 from core.domain.scheduling.states import State
 from core.domain.submissions.submission import Submission
 from core.services.due_jobs import DueJobs
@@ -21,6 +22,7 @@ from core.services.simulations.inheritance import Inheritance, inherit
 from core.store import simulations, tables
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
+from runtimes.harness.evaluator.runner_connection import EvaluationSetup
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import DRY_RUNS, LeasingWorker, Submit
 from tests.dispatching import unended
@@ -30,6 +32,7 @@ FIELDS = {
     "id", "state", "attempt", "model", "runtime", "dataset", "tasks", "metrics", "reason", "position", "eta",
     "created_at", "started_at", "ended_at", "links",
 }  # fmt: skip
+WORLDS_REFUSAL = "worlds: Write a whole number from 1 to 64, or auto."
 
 
 def test_a_submission_is_answered_with_the_simulation(client: FlaskClient, submit: Submit) -> None:
@@ -108,6 +111,7 @@ def test_a_form_may_refer_to_a_model_instead(client: FlaskClient, model: str) ->
     [
         ({"dataset": "noop", "repeat": "two"}, "repeat"),
         ({"dataset": "noop", "labels": "{"}, "labels"),
+        *(({"dataset": "noop", "worlds": worlds}, WORLDS_REFUSAL) for worlds in ("0", "65", "1.5", "True", "many")),
         ({"dataset": "noop", "colour": "red"}, "colour"),
         ({"dataset": "noop", "file": (io.BytesIO(MODEL), "a.py")}, "file"),
         ({"dataset": ["noop", "noop"]}, "2 times"),
@@ -136,6 +140,8 @@ def test_an_invalid_form_is_refused_with_the_reason(client: FlaskClient, form: d
         ({"timeout": "soon"}, "timeout"),
         ({"timeout": 0}, "timeout"),
         ({"record": "some"}, "record"),
+        *(({"worlds": worlds}, WORLDS_REFUSAL) for worlds in (0, 65, -1, 1.5, True, "many", "16", "", [1], 10**400)),
+        ({"worlds": None}, "worlds: Field may not be null."),
         ({"labels": {"a\u0000": "x"}}, "labels"),
         ({"labels": {"a": 1}}, "labels"),
         ({"labels": {f"a{n}": "x" for n in range(33)}}, "labels"),
@@ -176,6 +182,63 @@ def test_a_submission_that_cannot_run_is_refused_with_its_problem_type(
 
 def test_an_integer_may_have_a_decimal_point(submit: Submit) -> None:
     assert submit(repeat=2.0).json["tasks"]["total"] == 40
+    assert submit(worlds=2.0).json["spec"]["worlds"] == 2
+
+
+# -- scenarios side by side
+
+
+def evaluation_setup(platform: Platform, launch: CachedLaunch) -> EvaluationSetup:
+    """Return what an evaluator gets of a launch."""
+    return msgspec.convert(platform.scheduling.leases.describe(launch)["play"], EvaluationSetup)
+
+
+@pytest.mark.parametrize("worlds", [1, 16, 64, "auto"])
+def test_the_number_of_worlds_arrives_at_the_evaluator(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform, worlds: int | str
+) -> None:
+    simulation = submit(worlds=worlds).json
+    assert simulation["spec"]["worlds"] == worlds
+    assert simulation["provenance"]["play"].get("worlds", "auto") == worlds
+    assert evaluation_setup(platform, worker.launch(simulation["id"])).worlds == worlds
+    form = {"model": (io.BytesIO(MODEL), "m.py"), "dataset": "noop", "worlds": str(worlds)}
+    assert client.post("/v1/forms/simulations", data=form).json["spec"]["worlds"] == worlds
+
+
+def test_a_simulation_that_was_stored_without_worlds_is_played_and_repeated(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker, platform: Platform
+) -> None:
+    created = submit().json
+    spec = {name: value for name, value in created["spec"].items() if name != "worlds"}
+    assert "worlds" not in created["provenance"]["play"], "what is left out has its default"
+    platform.database.write(lambda c: simulations.describe(c, created["id"], spec=json.dumps(spec)))
+    launch = worker.launch(created["id"])
+    assert evaluation_setup(platform, launch).worlds == "auto"
+    worker.finish(launch)
+    stored = client.get(f"/v1/simulations/{created['id']}").json
+    assert stored["spec"] == spec
+    repeated = client.post("/v1/reruns", json={name: stored[name] for name in ("spec", "provenance")})
+    assert repeated.json["spec"]["worlds"] == "auto" and repeated.json["provenance"] == stored["provenance"]
+
+
+def test_simulations_with_other_worlds_have_equal_digests_and_are_compared(
+    client: FlaskClient, submit: Submit, worker: LeasingWorker
+) -> None:
+    ids = [submit(worlds=worlds).json["id"] for worlds in (1, 64)]
+    for id in ids:
+        worker.run_to_end(id)
+    first, second = (client.get(f"/v1/simulations/{id}").json for id in ids)
+    assert first["results_digest"] == second["results_digest"]
+    assert first["provenance"]["play"].pop("worlds") == 1 and second["provenance"]["play"].pop("worlds") == 64
+    assert first["provenance"] == second["provenance"]
+    compared = client.get(f"/v1/simulations/{ids[0]}/comparison?to={ids[1]}")
+    assert compared.status_code == 200 and compared.json["metrics"]["return"]["difference"] == 0
+
+
+@pytest.mark.parametrize("worlds", [0, 65])
+def test_worlds_that_were_not_checked_by_the_api_are_refused_too(platform: Platform, model: str, worlds: int) -> None:
+    with pytest.raises(Invalid, match=r"`worlds` must be in 1\.\.64, or auto\."):
+        platform.submissions.simulations.submit(Submission(dataset="noop", model=model, worlds=worlds))
 
 
 # -- idempotency

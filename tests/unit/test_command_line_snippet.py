@@ -28,6 +28,7 @@ BODY = st.fixed_dictionaries(
         "repeat": st.integers(1, 9),
         "seed": st.integers(0, 9),
         "workers": st.integers(1, 9),
+        "worlds": st.integers(1, 64) | st.just("auto"),
         "timeout": st.floats(1, 9),
         "max_failures": st.integers(0, 9),
         "record": st.sampled_from(["none", "failures", "all"]),

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.domain.submissions import submission
 from runtimes.harness.evaluator.world_count import FIRST_PENALTY, LATEST_REQUESTS, MOST_PENALTY, SHARE, WorldCount
 from runtimes.harness.task_page import MOST_WORLDS
 
@@ -72,3 +73,7 @@ def test_the_number_doubles_while_requests_are_fast() -> None:
         sizes.append(count.worlds)
         count.record_answer(count.worlds, 1e-5 * count.worlds)
     assert sizes == [2, 4, 8, 16, 32, 64, 64, 64]
+
+
+def test_a_submission_may_ask_for_as_many_worlds_as_a_worker_plays() -> None:
+    assert submission.MOST_WORLDS == MOST_WORLDS

@@ -29,7 +29,10 @@ members = st.dictionaries(
     st.sampled_from(["model", "dataset", "scenarios", *(field.name for field in FIELDS)]), documents
 )
 texts = st.text() | st.sampled_from(HARD) | documents.map(json.dumps) | members.map(json.dumps)
-SHOWN = ("repeat", "seed", "workers", "record", "timeout", "max_failures", "labels", "param.x", "more", "executor")
+SHOWN = (
+    *("repeat", "seed", "workers", "worlds", "record", "timeout", "max_failures", "labels", "param.x", "more"),
+    "executor",
+)
 SUBMISSION = ("dataset", "model", "runtime", "select", "scenarios", *SHOWN)
 COMPARISON = (
     "dataset",

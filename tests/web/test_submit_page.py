@@ -105,6 +105,7 @@ specs = st.fixed_dictionaries(
         "params": st.dictionaries(st.sampled_from(["a", "b"]), numbers, min_size=1),
         "sweep": st.dictionaries(st.sampled_from(["c", "d"]), st.lists(numbers, min_size=1, max_size=3), min_size=1),
         "repeat": st.integers(1, 5),
+        "worlds": st.integers(1, 64) | st.just("auto"),
         "record": st.sampled_from(["none", "all"]),
         "timeout": st.floats(0.1, 1e9),
         "max_failures": st.integers(0, 2),

@@ -62,6 +62,28 @@ class Seconds(click.ParamType[float]):
         return seconds
 
 
+class WholeOrAuto(click.ParamType[int | str]):
+    """Option of a whole number of at least ``low``, or `auto`."""
+
+    name = "number or auto"
+
+    def __init__(self, low: int) -> None:
+        self._low = low
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Return the number, or the text; fail for another value."""
+        text = str(value)
+        if text == "auto":
+            return text
+        try:
+            number = int(text)
+        except ValueError:
+            number = self._low - 1
+        if number < self._low:
+            self.fail(f"{text!r} is not a whole number of at least {self._low}, or auto.", param, ctx)
+        return number
+
+
 def confirm(question: str, *, yes: bool) -> None:
     """Ask before something is lost, unless ``yes``; without a terminal nobody can answer, which is an error."""
     if yes:

@@ -1,12 +1,12 @@
 """Options of a submission on the command line: one for each of its fields, and those that people write otherwise."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import click
 
 from windtunnel import submissions
-from windtunnel.commands.options import Seconds, executor_names, runtime_names
+from windtunnel.commands.options import Seconds, WholeOrAuto, executor_names, runtime_names
 from windtunnel.submission_fields import FIELDS, DescribedField
 
 P = ParamSpec("P")
@@ -27,7 +27,7 @@ OTHERS = {
 #: Names in the order of the help; a field that is not among them comes last.
 ORDER = (
     *("runtime", "format", "scenarios", "sample", "sample_seed", "repeat", "seed", "params", "sweep", "labels"),
-    *("workers", "executor", "connection", "log_to_run", "timeout", "max_failures", "record"),
+    *("workers", "worlds", "executor", "connection", "log_to_run", "timeout", "max_failures", "record"),
 )
 #: How the texts of an option that is repeated become an object, by the type of its field.
 READERS: Mapping[object, Callable[[Sequence[str], str], Mapping[str, object]]] = {
@@ -64,6 +64,8 @@ def _option(field: DescribedField) -> Callable[[Callable[P, T]], Callable[P, T]]
         attributes |= {"is_flag": True, "default": None}
     elif field.type is int:
         attributes["type"] = click.IntRange(int(field.low or 0))
+    elif field.type == int | Literal["auto"]:
+        attributes["type"] = WholeOrAuto(int(field.low or 0))
     elif field.type is float:
         attributes["type"] = Seconds() if field.metavar == "SECONDS" else click.FloatRange(field.low)
     elif field.choices:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.domain.comparisons.claims import Claim, Design, Method
+from core.domain.submissions.declared_members import WholeOrAuto
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,3 +41,4 @@ class ComparisonRequest:
     record: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     placement: Mapping[str, object] = field(default_factory=dict)
+    worlds: WholeOrAuto = "auto"

@@ -9,11 +9,12 @@ from core.domain.comparisons.claims import Claim, Design, Method
 from core.domain.comparisons.comparison_requests import ComparisonRequest
 from core.domain.comparisons.running_verdict import Question
 from core.domain.results.declared_results import DeclaredMetric
+from core.domain.submissions.declared_members import WholeOrAuto
 from core.domain.submissions.stored_documents import decode_document
 
 
-class ComparisonSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored comparison. The order of the members is that of its JSON.
+class ComparisonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A stored comparison. The order of the members is that of its JSON, without a member that has its default.
 
     ``margin_from``: `request` or `default`. ``models_at_first``: those that were compared with the reference when it
     began. Numbers are as the request has them.
@@ -40,6 +41,7 @@ class ComparisonSpec(msgspec.Struct, frozen=True, kw_only=True):
     placement: Mapping[str, object]
     margin_from: str
     models_at_first: int
+    worlds: WholeOrAuto = "auto"
 
     @classmethod
     def of(cls, request: ComparisonRequest, *, margin: float, method: Method, models: int) -> Self:

@@ -6,11 +6,13 @@ The API's schema, the client, the command line, the tools of agents and the form
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from types import NoneType
-from typing import Annotated, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from common.patterns import LINE
 
 P = TypeVar("P")
+#: A number, or the platform decides.
+WholeOrAuto = int | Literal["auto"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

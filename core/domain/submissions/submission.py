@@ -8,13 +8,22 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from common.patterns import CONNECTION, MODEL_REFERENCE_LENGTH, NAME, REFERENCE
-from core.domain.submissions.declared_members import CommandOption, FormField, Member, ValueLimits, declared_members
+from core.domain.submissions.declared_members import (
+    CommandOption,
+    FormField,
+    Member,
+    ValueLimits,
+    WholeOrAuto,
+    declared_members,
+)
 from core.domain.submissions.selection import LARGEST
 
 #: The largest integer that every reader of JSON and every database here can hold.
 LARGEST_INTEGER = 2**53 - 1
 #: Tasks whose traces are stored.
 RECORDS = ("none", "failures", "all")
+#: The most scenarios that a worker plays side by side (runtimes/harness/task_page.py).
+MOST_WORLDS = 64
 _Parameter = Annotated[str, ValueLimits(longest=100)]
 
 
@@ -160,6 +169,19 @@ class Submission:
         CommandOption("Log the results to the MLflow run of the model.", agents=False),
     ] = False
     model_seeds: Literal["scenario"] | None = None  # of comparisons whose models' seeds follow from scenarios
+    worlds: Annotated[
+        WholeOrAuto,
+        Member(
+            "Most scenarios that a worker plays side by side, or `auto`, as if left out: the platform decides. The"
+            " results do not depend on it. It has no effect where a model server serves one scenario at a time: with"
+            " `batch` above 1, and with simulators, formats and deadlines that do not permit more.",
+            compared=True,
+            low=1,
+            high=MOST_WORLDS,
+        ),
+        CommandOption("Most scenarios that a worker plays side by side, or auto.", "N", agents=False),
+        FormField("Scenarios side by side", "auto"),
+    ] = "auto"
 
 
 #: The members that a caller may send.

@@ -25,7 +25,7 @@ from core.domain.submissions.provenance import (
 )
 from core.domain.submissions.records import Model
 from core.domain.submissions.selection import LARGEST, checked_params, checked_selection, checked_sweep
-from core.domain.submissions.submission import RECORDS, Submission
+from core.domain.submissions.submission import MOST_WORLDS, RECORDS, Submission
 from core.services.datasets.catalogue import baselines
 from core.services.datasets.datasets import Datasets
 from core.services.scheduling.model_environments import with_lock
@@ -215,6 +215,8 @@ class Resolver:
         record = submission.record or ("all" if declared.record else "none")
         if record not in RECORDS:
             raise Invalid(f"`record` is one of {', '.join(RECORDS)}.")
+        if submission.worlds != "auto" and not 1 <= submission.worlds <= MOST_WORLDS:
+            raise Invalid(f"`worlds` must be in 1..{MOST_WORLDS}, or auto.")
         model = ResolvedModel(name="", version=None, digest=None, format=None)
         if (reference := submission.model_reference) is not None:
             source = {"reference": reference, "connection": submission.connection}
@@ -235,6 +237,7 @@ class Resolver:
                 dry_run=submission.dry_run,
                 isolation=declared.isolation,  # the dataset's, until the model's format is known
                 batch=int(plan["params"].get("batch", 1)),
+                worlds=submission.worlds,
             ),
         )
 
