@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.domain.results.histogram import BINS, RunningHistogram, ValueRange, counted
@@ -40,6 +40,8 @@ def test_edges_are_round(values: list[float], first: float, second: float, last:
 
 
 @given(VALUES)
+@example([2.0**52 + 2])
+@example([2.0**52 - 1, 2.0**52])
 def test_each_value_lies_in_one_of_at_most_forty_bins(values: list[float]) -> None:
     edges = edges_of(values)
     assert 2 <= len(edges) <= BINS + 1 and all(map(math.isfinite, edges))

@@ -14,8 +14,8 @@ Floats = NDArray[np.float64]
 BINS = 40
 #: Widths of bins, times a power of ten.
 _WIDTHS = (1, 2, 5)
-#: Integers beyond this are no longer told apart by a bin for each.
-_EXACT = 2**53
+#: Integers from this on are not told apart by a bin for each: the half between two of them is not a float.
+_EXACT = 2**52
 
 
 @dataclass(slots=True)
