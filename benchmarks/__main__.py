@@ -39,6 +39,7 @@ from benchmarks import (
     stepping,
     summaries,
     uploads,
+    worlds,
 )
 from benchmarks.figures import busy, machine, store
 
@@ -71,6 +72,7 @@ BENCHMARKS = (
     Benchmark("summaries", "Summaries of a million tasks", summaries.measure, summaries.section),
     Benchmark("distributions", "Distributions of a million results", distributions.measure, distributions.section),
     Benchmark("stepping", "Steps of Gymnasium environments", stepping.measure, stepping.section),
+    Benchmark("worlds", "Many worlds", worlds.measure, worlds.section),
     Benchmark("driving", "car_street against a plain loop", driving.measure, results.driving),
     Benchmark("episodes", "Episodes beside other tools", episodes.measure, episodes.section),
     Benchmark("footprint", "Footprint", footprint.measure, results.footprint),
