@@ -137,7 +137,7 @@ def main() -> None:
     begins = rows[0].act(observation) == model.act(observation)
     counts = random.integers(*SCENARIOS, size=len(rows), endpoint=True)
     scenarios = [[models.scenario(random, options["fails"]) for _ in range(count)] for count in counts]
-    kernel = kernel_of(rows, models.interface)
+    kernel = kernel_of(rows, models.interface, 120.0)
     wrong = [text for used in {kernel, "one"} for text in played(models.interface, rows, used, scenarios)]
     wrong += [] if begins else ["a new row has the state of the model that it is a row of"]
     answers = {answer for part in scenarios for scenario in part for answer in scenario.expected}

@@ -198,7 +198,7 @@ def test_scenarios_side_by_side_are_answered_like_each_by_itself(kind: ModelServ
             assert kind.name == "c" or kind.isolation == "scenario", "every other one serves many"
             return
         model_server.end(3)
-        assert model_server.open_rows(one_step=True) == ("rows" if kind.name == "onnx" else "one")
+        assert model_server.open_rows(one_step=True, patience=9.0) == ("rows" if kind.name == "onnx" else "one")
         rows = model_server.rows
         rows.observations[:] = [observations()[0] + np.float32(row) for row in range(5)]
         rows.seeds[:], rows.kinds[:] = 7, bytes([RESET, RESET, IDLE, RESET, RESET])

@@ -21,7 +21,7 @@ messages = st.one_of(
     st.tuples(st.just("act"), numbers, st.just(1), st.binary(min_size=8, max_size=8)),
     st.tuples(st.just("act"), st.integers(0, 65535), st.just(1), st.binary(min_size=8, max_size=8)),
     st.tuples(st.just("reset"), numbers, st.just({"seed": 1 << 62})),
-    st.tuples(st.just("rows"), numbers, st.booleans()),
+    st.tuples(st.just("rows"), numbers, st.booleans(), st.floats(0.0, 9.0)),
 )
 
 

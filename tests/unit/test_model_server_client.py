@@ -1,5 +1,6 @@
 """Model server client: every invalid, late or missing reply is a named fault."""
 
+import errno
 import fcntl
 import os
 import re
@@ -159,6 +160,20 @@ def test_memory_is_shared_with_a_model_server_that_says_in_its_hello_that_it_ser
         (load,) = (msgspec.msgpack.decode(request[4:]) for request in requests)
         assert load[2].get("rows") == (4 if said is True else None)
         assert (model_server.rows is not None) == (said is True)
+
+
+def test_a_machine_without_such_memory_has_one_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str, flags: int) -> int:
+        raise OSError(errno.ENOSYS, "no such call")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    with connected(60.0, rows=4) as (model_server, remote):
+        remote.send(framed(("hello", 1, {"model_server": "x", "serves_rows": True})))
+        model_server.hello()
+        with answering(remote, partial(send, framed(("loaded", next_seq(model_server), {})))) as requests:
+            model_server.load("any", {}, "/model")
+        assert model_server.rows is None
+        assert "rows" not in msgspec.msgpack.decode(requests[0][4:])[2]
 
 
 def unread(connection: socket.socket) -> int:

@@ -14,6 +14,8 @@ WIDTH = 64
 WEIGHTS = np.random.default_rng(7).standard_normal((WIDTH, WIDTH)).astype(np.float32) / 8
 #: A function from the observations and the states of rows to their actions and next states.
 Step = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+#: Seconds within which a comparison of small models ends on a busy machine.
+PATIENCE = 120.0
 
 
 def space(width: int, dtype: str = "float32", low: float = -1.0, high: float = 1.0) -> Space:
@@ -77,13 +79,13 @@ CHOICES = Interface(observation=space(WIDTH), action=space(1, "int64", 0, 3))
 
 @pytest.mark.parametrize(("kind", "interface"), [(numbers, NUMBERS), (choices, CHOICES)], ids=["numbers", "choices"])
 def test_rows_that_are_computed_equally_are_computed_together(kind: Any, interface: Interface) -> None:
-    assert kernel_of(models(kind(each)), interface) == "rows"
+    assert kernel_of(models(kind(each)), interface, PATIENCE) == "rows"
 
 
 @pytest.mark.parametrize(("kind", "interface"), [(numbers, NUMBERS), (choices, CHOICES)], ids=["numbers", "choices"])
 def test_a_product_that_rounds_differently_in_batches_is_computed_row_by_row(kind: Any, interface: Interface) -> None:
     """Few choices of few scenarios show it, those where two are almost equal, which no drawn observation is."""
-    assert kernel_of(models(kind(product)), interface) == "one"
+    assert kernel_of(models(kind(product)), interface, PATIENCE) == "one"
 
 
 def changed(of: Callable[[int], bool]) -> Step:
@@ -99,14 +101,14 @@ def changed(of: Callable[[int], bool]) -> Step:
 
 @pytest.mark.parametrize("count", range(2, 25))
 def test_every_number_of_rows_is_compared(count: int) -> None:
-    assert kernel_of(models(changed(lambda rows: rows == count)), NUMBERS) == "one"
+    assert kernel_of(models(changed(lambda rows: rows == count)), NUMBERS, PATIENCE) == "one"
 
 
 def test_a_state_that_is_mixed_up_is_noticed() -> None:
     def step(observations: np.ndarray, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return states, observations[::-1]
 
-    assert kernel_of(models(step), NUMBERS) == "one"
+    assert kernel_of(models(step), NUMBERS, PATIENCE) == "one"
 
 
 def test_rows_that_are_mixed_only_for_large_observations_are_noticed() -> None:
@@ -114,7 +116,7 @@ def test_rows_that_are_mixed_only_for_large_observations_are_noticed() -> None:
         return observations / max(np.float32(50), np.abs(observations).max()), states
 
     unbounded = space(WIDTH, low=-np.inf, high=np.inf)
-    assert kernel_of(models(step), Interface(observation=unbounded, action=space(WIDTH))) == "one"
+    assert kernel_of(models(step), Interface(observation=unbounded, action=space(WIDTH)), PATIENCE) == "one"
 
 
 def test_a_slow_model_is_not_asked_for_long() -> None:
@@ -129,7 +131,7 @@ def test_a_slow_model_is_not_asked_for_long() -> None:
 
 def test_large_observations_are_not_multiplied() -> None:
     large = models(numbers(each))
-    assert kernel_of(large, Interface(observation=space(1 << 17), action=space(WIDTH))) == "one"
+    assert kernel_of(large, Interface(observation=space(1 << 17), action=space(WIDTH)), PATIENCE) == "one"
     assert not large[0].calls
 
 
@@ -139,20 +141,20 @@ def test_a_model_that_fails_for_an_observation_is_computed_row_by_row() -> None:
             raise IndexError("no such place")
         return observations, states
 
-    assert kernel_of(models(step), NUMBERS) == "one"
+    assert kernel_of(models(step), NUMBERS, PATIENCE) == "one"
 
 
 @pytest.mark.parametrize(("rows", "joins"), [(1, True), (24, False)])
 def test_models_that_cannot_be_joined_are_asked_nothing(rows: int, joins: bool) -> None:
     asked = models(numbers(each), rows, joins)
-    assert kernel_of(asked, NUMBERS) == "one"
+    assert kernel_of(asked, NUMBERS, PATIENCE) == "one"
     assert not asked[0].calls
 
 
 @pytest.mark.parametrize("rows", [2, 3, 64, 100])
 def test_a_comparison_takes_some_hundred_calls(rows: int) -> None:
     asked = models(numbers(each), rows)
-    assert kernel_of(asked, NUMBERS) == "rows"
+    assert kernel_of(asked, NUMBERS, PATIENCE) == "rows"
     calls = asked[0].calls
     assert len(calls) < 700 and set(calls) == set(range(1, rows + 1))
 

@@ -43,8 +43,11 @@ BROKEN = 70
 STRIKES = 3
 #: How far tasks run ahead of the first without a result, in numbers of worlds: their results wait.
 AHEAD = 8
-#: Seconds that the rest of a range must take alone, with `worlds` of auto: a comparison of kernels takes some 0.03.
-WORTHWHILE = 0.1
+#: What the rest of a range must take alone, with `worlds` of auto: seconds, and calls of the model. A comparison of
+#: kernels takes some 0.03 s and 300 calls.
+WORTHWHILE_SECONDS, WORTHWHILE_CALLS = 0.1, 600
+#: The least and the most seconds of such a comparison, and its share of the rest of a range between them.
+LEAST_PATIENCE, MOST_PATIENCE, PATIENCE_SHARE = 2.0, 10.0, 0.1
 
 
 def main() -> None:
@@ -76,8 +79,8 @@ class Evaluator:
         self._model: LoadedModel
         self._simulators: list[Simulator] = []  # one per row of a batch
         self._count = WorldCount(1, 1.0)
-        self._worlds: Worlds
-        self._seconds_alone = 0.0  # of the last task that was played by itself
+        self._worlds: Worlds | None = None
+        self._seconds_alone = self._latency_alone = 0.0  # of the last task that was played by itself
         self._alone: set[int] = set()  # tasks that have begun beside others, and are to be played by themselves
         self._model_server: ModelServerClient | None = None
 
@@ -104,6 +107,8 @@ class Evaluator:
         try:
             for simulator in self._simulators:
                 simulator.close()
+            if self._worlds is not None:
+                self._worlds.close()
             self._simulators = [self._world.create(definition) for _ in range(max(1, setup.batch))]
             self._tasks = PlannedTasks(setup, self._world.scenarios(definition))
         except SimulatorBroken:
@@ -197,10 +202,14 @@ class Evaluator:
             return None
         if model_server is None or model_server.rows is None:
             return None
-        if self._setup.worlds == "auto" and left * self._seconds_alone < WORTHWHILE:
+        rest = left * self._seconds_alone
+        least = max(WORTHWHILE_SECONDS, WORTHWHILE_CALLS * self._latency_alone)
+        if self._setup.worlds == "auto" and rest < least:
             return None
         try:
-            kernel = model_server.open_rows(one_step=self._world.one_step(self._setup.definition))
+            one_step = self._world.one_step(self._setup.definition)
+            patience = min(MOST_PATIENCE, max(LEAST_PATIENCE, PATIENCE_SHARE * rest))
+            kernel = model_server.open_rows(one_step=one_step, patience=patience)
         except ModelFault as fault:
             self._failed(fault, together=True)
             return None
@@ -210,7 +219,7 @@ class Evaluator:
 
     def _run_worlds(self, kernel: Kernel) -> None:
         """Play tasks side by side until each has a result, a fault ends them, or one is to be played by itself."""
-        assert self._model_server is not None and self._model_server.rows is not None
+        assert self._worlds is not None and self._model_server is not None and self._model_server.rows is not None
         page, count, reports, tasks = self._page, self._count, self._reports, self._tasks
         following = reports.next
 
@@ -272,7 +281,8 @@ class Evaluator:
             raise
         self._seconds_alone = result.seconds
         if result.latencies:
-            self._count.record_answer(1, min(result.latencies))
+            self._latency_alone = min(result.latencies)
+            self._count.record_answer(1, self._latency_alone)
         if last or not isinstance(fault, Interrupted):
             self._reports.add(task, result)
         return fault

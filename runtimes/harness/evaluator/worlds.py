@@ -3,6 +3,7 @@
 A world depends on its own scenario alone, so its result is that of a scenario by itself.
 """
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -70,17 +71,19 @@ class Worlds:
         """Play tasks until ``next_task`` has none and all have ended; yield each with its result as it ends.
 
         ``next_task`` gets the number of worlds at work, and returns a task and its model's seed. No result: the model
-        has failed in this row, and the task is to be played by itself. A task that has begun is dropped if it is not
-        below ``stop``. Raises the fault of the model server, or SimulatorBroken: then ``begun`` have no result.
+        has failed in this row, or there is no simulator for it, and the task is to be played by itself. A task that
+        has begun is dropped if it is not below ``stop``. Raises the fault of the model server, or SimulatorBroken:
+        then ``begun`` have no result.
         """
         self._free += self._working
         self._working, self._latencies, self._sizes = [], [], []
         exchange.kinds[:] = bytes(len(exchange.kinds))
-        limit = stop()
         while True:
             began = time.perf_counter()
             while (following := next_task(len(self._working))) is not None:
-                row = self._free.pop() if self._free else WorldRow(len(self._working), self._create())
+                if (row := self._free_or_new_row()) is None:
+                    yield following[0], None
+                    continue
                 self._working.append(row)
                 if (failed := self._begin(row, *following, exchange)) is not None:
                     yield self._free_row(row, failed, exchange)
@@ -93,17 +96,35 @@ class Worlds:
             self._sizes.append(together)
             ended = self._step(actions, faults if any(faults) else b"", exchange)
             self._clock += (time.perf_counter() - began) / together
-            if stop() < limit:
-                limit = stop()
-                for row in [row for row in self._working if row.task.number >= limit]:
-                    self._free_row(row, None, exchange)
+            limit = stop()
             for row, result in ended:
+                if result is not None:
+                    result.worlds, result.kernel = max(self._sizes[row.first :]), kernel
+                finished = self._free_row(row, result, exchange)
                 if row.task.number < limit:
-                    if result is not None:
-                        result.worlds, result.kernel = max(self._sizes[row.first :]), kernel
-                    yield self._free_row(row, result, exchange)
+                    yield finished
+            for row in [row for row in self._working if row.task.number >= limit]:
+                self._free_row(row, None, exchange)
             if len(self._latencies) > KEPT_LATENCIES and self._working:
                 self._forget(min(row.first for row in self._working))
+
+    def _free_or_new_row(self) -> WorldRow | None:
+        """Return a row with a simulator; None if another simulator cannot be made, for lack of memory for instance."""
+        if self._free:
+            return self._free.pop()
+        try:
+            return WorldRow(len(self._working), self._create())
+        except SimulatorBroken:
+            raise
+        except Exception as error:
+            print(f"evaluator: {simulator_error(error)}", file=sys.stderr, flush=True)
+            return None
+
+    def close(self) -> None:
+        """Close the simulators."""
+        for row in (*self._free, *self._working):
+            row.simulator.close()
+        self._free, self._working = [], []
 
     def _begin(self, row: WorldRow, task: PlannedTask, seed: int, exchange: RowExchange) -> Played | None:
         """Begin a task; return its result if its simulator fails."""

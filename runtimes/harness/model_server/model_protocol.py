@@ -47,11 +47,12 @@ class Act(msgspec.Struct, array_like=True, tag="act"):
 class Rows(msgspec.Struct, array_like=True, tag="rows"):
     """Answer through the memory that came with `load`, until the next frame.
 
-    ``one_step``: each scenario ends with its first action.
+    ``one_step``: each scenario ends with its first action. ``patience``: seconds for the comparison of kernels.
     """
 
     seq: int
     one_step: bool
+    patience: float
 
 
 class Done(msgspec.Struct, array_like=True, tag="done"):

@@ -197,7 +197,7 @@ class ModelServer:
                 elif type(request) is Act:
                     answer = act(self._rows(request.observations, request.count))
                 elif type(request) is Rows:
-                    self._serve_rows(one_step=request.one_step)
+                    self._serve_rows(request)
                     continue
                 elif type(request) is Reset:
                     self._reset(request.request["seed"])
@@ -228,13 +228,13 @@ class ModelServer:
     def _rows(self, observations: memoryview, count: int) -> "NDArray[Any]":
         return np.frombuffer(observations, self._dtype).reshape(count, *self._shape)
 
-    def _serve_rows(self, *, one_step: bool) -> None:
+    def _serve_rows(self, request: Rows) -> None:
         """Answer for many scenarios at once, until the evaluator has another request."""
         if self._row_server is None and self._rows_shared is not None:
             memory, asked, answered = self._rows_shared
-            models = row_models(self._model, memory.rows, self._reset if one_step else None)
+            models = row_models(self._model, memory.rows, self._reset if request.one_step else None)
             if models:
-                kernel = kernel_of(models, self._assignment.interface)
+                kernel = kernel_of(models, self._assignment.interface, request.patience)
                 self._row_server = RowServer(memory, asked, answered, models, kernel)
         server = self._row_server
         self._connection.send("rows", self._connection.seq, "none" if server is None else server.kernel)

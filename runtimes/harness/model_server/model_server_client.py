@@ -133,6 +133,11 @@ class ModelServerClient:
         ``step``: seconds from one action to the next, if the dataset has them. Raises the model server's refusal.
         """
         seq = self._socket.draw()
+        if self._most_rows:
+            try:
+                self.rows = RowExchange(self._socket, self._interface, self._most_rows)
+            except OSError:  # this machine or container lets it make no such memory
+                self._most_rows = 0
         request = {
             "format": format,
             "model": model if isinstance(model, str) else None,
@@ -149,8 +154,7 @@ class ModelServerClient:
             if self._per_scenario and self._process_per_scenario:
                 self._sockets = ScenarioSockets(self._socket.connected, SOCKET_FRAME)
                 passed.append(passed_on.enter_context(self._sockets.make()).fileno())
-            if self._most_rows:
-                self.rows = RowExchange(self._socket, self._interface, self._most_rows)
+            if self.rows is not None:
                 passed += self.rows.descriptors
                 passed_on.callback(self.rows.close_passed)
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", passed))] if passed else []
@@ -239,16 +243,16 @@ class ModelServerClient:
         self._direct.begin(observation)
         return self._direct
 
-    def open_rows(self, *, one_step: bool) -> Kernel | None:
+    def open_rows(self, *, one_step: bool, patience: float) -> Kernel | None:
         """Let the model server answer through ``rows`` until the next request; return how, None: it does not.
 
-        ``one_step``: each scenario ends with its first action.
+        ``one_step``: each scenario ends with its first action. ``patience``: seconds for the comparison of kernels.
         """
         if self._resetting is not None:
             self._await_ready()
         self._done()
         seq = self._socket.draw()
-        self._socket.send(framed(("rows", seq, one_step)))
+        self._socket.send(framed(("rows", seq, one_step, patience)))
         try:
             answer: RowsReply | ErrorReply = _rows_decoder.decode(self._socket.receive_small(self._socket.watch(LOAD)))
         except (msgspec.MsgspecError, RecursionError):

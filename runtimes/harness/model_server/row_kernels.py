@@ -32,11 +32,11 @@ SPARE_HALVINGS = 12
 TRIED_OBSERVATIONS = 8
 #: Numbers of rows of a call for which all scenarios are compared, besides the most rows that there are.
 THOROUGH_COUNTS = (2, 7, 16)
-#: Seconds after which a comparison is given up, and the most bytes of an observation of which so many are made.
-PATIENCE, LARGEST_OBSERVATION = 2.0, 1 << 18
+#: The most bytes of an observation of which so many are made.
+LARGEST_OBSERVATION = 1 << 18
 
 
-def kernel_of(models: Sequence[LoadedModel], interface: Interface, patience: float = PATIENCE) -> Kernel:
+def kernel_of(models: Sequence[LoadedModel], interface: Interface, patience: float) -> Kernel:
     """Return how the rows of a model are computed: `rows` if a call for many gives the bits of a call for each.
 
     ``models``: one for each row; they need a reset afterwards. It is `one` if that is not known after ``patience``
