@@ -1,4 +1,4 @@
-"""Play on this machine without a server: `python -m local_play play model.py car_street`, or `session cartpole`.
+"""Play on this machine without a server: `python -m local_play play model.py car_street`.
 
 All commands answer in JSON, a line for each message. The client (`windtunnel`, cli/) starts this program.
 """
@@ -87,7 +87,10 @@ def parser(program: str) -> argparse.ArgumentParser:
         action="store_true",
         help="read further members of the submission from the first line of standard input; end when that ends",
     )
-    session = commands.add_parser("session", help="step through scenarios, by orders on standard input")
+    session = commands.add_parser("session", help="start processes of simulators, by orders on standard input")
+    session.add_argument(
+        "--descriptors", type=int, required=True, help="descriptor of a socket, on which those of processes come"
+    )
     describe = commands.add_parser("describe", help="send the definition of a dataset")
     for command in (play, session, describe):
         command.add_argument("dataset", help="built-in dataset, or one of --server (NAME, NAME@VERSION, NAME@TAG)")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runtimes.harness.dataset_definition import definition_of
+from runtimes.harness.session.session_messages import cut_off
 from runtimes.harness.simulators.base import Interface
 from runtimes.harness.simulators.declared_interface import declared_interface
 
@@ -63,8 +64,7 @@ class ServedWorld:
 
     def cut_off(self, metrics: Mapping[str, Any]) -> bool:
         """Return whether a limit of time, not the world, has ended the scenario with these metrics."""
-        named = self.definition.get("outcomes", {}).get("truncated", "truncated")
-        return metrics.get("outcome") in {named, "timeout"}
+        return cut_off(metrics, self.definition.get("outcomes", {}))
 
     def scenario(self, index: int) -> dict[str, Any]:
         """Return what is known of a scenario: its number, and its name if the dataset names it."""

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -10,10 +11,18 @@ import msgspec
 from local_play.scenario_choice import Chosen
 from local_play.served_world import ServedWorld
 from runtimes.harness.python_process import ending
-from runtimes.harness.runner.framed_socket import Broken, FramedSocket, PeerClosed, Ready
+from runtimes.harness.runner.framed_socket import Broken, FramedSocket, PeerClosed
 from runtimes.harness.runner.process_spec import Installation, ProcessSpec, start_process
 from runtimes.harness.sandbox.allowances import MEMORY
-from runtimes.harness.session.session_messages import Answer, Failed, Observed, Refused, ResetOrder, StepOrder
+from runtimes.harness.session.session_messages import (
+    Answer,
+    Created,
+    Failed,
+    Observed,
+    Refused,
+    ResetOrder,
+    StepOrder,
+)
 
 #: Seconds for the start of a simulator, whose libraries may still have to be read from disk.
 START_SECONDS = 120.0
@@ -38,11 +47,37 @@ class StepRefused(ValueError):
     """The action was not applied; the scenario goes on."""
 
 
-class SessionProcess:
-    """One process; used by one thread at a time. ``answer_seconds``: how long a reset or a step may take."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shared:
+    """What a process shares with a trainer, which made it (step_memory.py): descriptors, and the number of worlds.
 
-    def __init__(self, world: ServedWorld, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+    ``asked``: the pipe that the process reads; ``answered``: that it writes to. ``spin``: seconds for which it polls
+    before it sleeps.
+    """
+
+    worlds: int
+    spin: float
+    memory: int
+    asked: int
+    answered: int
+
+
+class SessionProcess:
+    """One process; used by one thread at a time. ``answer_seconds``: how long a reset or a step may take.
+
+    ``shared``: by which a trainer orders resets and steps itself; the descriptors stay the caller's. ``worlds``: number
+    of the simulators.
+    """
+
+    def __init__(
+        self, world: ServedWorld, *, answer_seconds: float = ANSWER_SECONDS, shared: Shared | None = None
+    ) -> None:
         self._answer_seconds = answer_seconds
+        ordered: dict[str, float] = {"worlds": 1}
+        descriptors: dict[str, int] = {}
+        if shared is not None:
+            ordered = {"worlds": shared.worlds, "spin": shared.spin}
+            descriptors = {"memory": shared.memory, "asked": shared.asked, "answered": shared.answered}
         local, remote = socket.socketpair()
         spec = ProcessSpec(
             name="session",
@@ -50,6 +85,7 @@ class SessionProcess:
             options={
                 "dataset": world.folder,
                 "setup": {"digest": world.seeds, "total": world.total, "params": dict(world.params)},
+                **ordered,
             },
             confined=world.sandbox is not None,
             memory=MEMORY,
@@ -57,10 +93,11 @@ class SessionProcess:
         )
         installation = Installation(python=world.python, harness=world.harness, site=world.site, level=world.sandbox)
         with remote:
-            self._process = start_process(spec, installation, {"socket": remote.fileno()}, sys.stderr.fileno())
+            passed = {"socket": remote.fileno(), **descriptors}
+            self._process = start_process(spec, installation, passed, sys.stderr.fileno())
         self._channel = FramedSocket(local)
         try:
-            self._receive(START_SECONDS, Ready)
+            self.worlds = self._receive(START_SECONDS, Created).worlds
         except BaseException:
             self.close()
             raise
@@ -84,26 +121,26 @@ class SessionProcess:
         try:
             self._channel.send(order)
         except PeerClosed:
-            raise self._ended("") from None
+            raise self.ended("") from None
 
     def _receive(self, seconds: float, expected: type[Expected]) -> Expected:
         try:
             answer: Answer = _decoder.decode(self._channel.receive_raw(seconds))
         except TimeoutError:
-            raise self._ended(f"it gave no answer within {seconds:g} s, and was killed") from None
+            raise self.ended(f"it gave no answer within {seconds:g} s, and was killed") from None
         except (PeerClosed, msgspec.MsgspecError):
-            raise self._ended("") from None
+            raise self.ended("") from None
         if isinstance(answer, Refused):
             raise StepRefused(f"The action was not applied: {answer.reason}. The scenario goes on.")
         if isinstance(answer, Failed):
             raise ScenarioFailed(answer.reason)
         if isinstance(answer, Broken):
-            raise self._ended(f"it cannot be created: {answer.reason}")
+            raise self.ended(f"it cannot be created: {answer.reason}")
         if not isinstance(answer, expected):
-            raise self._ended("it gave an unexpected answer")
+            raise self.ended("it gave an unexpected answer")
         return answer
 
-    def _ended(self, reason: str) -> SessionEnded:
+    def ended(self, reason: str) -> SessionEnded:
         """End the process; return the error with the reason, or with how it ended by itself."""
         if not reason:
             try:

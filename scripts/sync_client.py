@@ -3,7 +3,8 @@
 `cli/windtunnel/_async` is written by hand; `cli/windtunnel/_sync` is the same without `async` and `await`, by unasync,
 as in httpcore and elasticsearch-py. `built_in_datasets.py` has the names of the catalogue, and `submission_fields.py`
 the fields that the class of submissions declares; the client imports neither. The web page, which is a client too, has
-the same fields. `make lint` fails if they differ.
+the same fields. `step_memory.py` is that of the harness, with which the client shares memory. `make lint` fails if they
+differ.
 """
 
 import subprocess
@@ -42,6 +43,9 @@ NAMES = {
 }
 DATASETS = PACKAGE / "built_in_datasets.py"
 SUBMISSION_FIELDS, PAGE_FIELDS = PACKAGE / "submission_fields.py", Path("web/submission_fields.py")
+HARNESS = Path("runtimes/harness/session")
+#: A module of the harness that imports nothing of it.
+STEP_MEMORY = "step_memory.py"
 NAMES_OF_DATASETS = '''# Generated from the catalogue of datasets by scripts/sync_client.py.
 """Built-in datasets: the names of those with scenarios to step through."""
 
@@ -66,7 +70,12 @@ def generated(folder: Path) -> dict[Path, str]:
     subprocess.run([ruff, "format", *config, target], check=True)
     sync = {PACKAGE / "_sync" / source.name: (target / source.name).read_text() for source in sources}
     fields = {SUBMISSION_FIELDS: submission_fields.client_module(), PAGE_FIELDS: submission_fields.page_module()}
-    return sync | {DATASETS: built_in_datasets()} | fields
+    note = NOTE.format(HARNESS / STEP_MEMORY)
+    return (
+        sync
+        | {DATASETS: built_in_datasets(), PACKAGE / STEP_MEMORY: note + (HARNESS / STEP_MEMORY).read_text()}
+        | fields
+    )
 
 
 def built_in_datasets() -> str:

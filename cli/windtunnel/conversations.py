@@ -33,9 +33,12 @@ class ProcessEnded(LocalError):
 
 
 class Conversation:
-    """A process and its two streams; used by one thread at a time. Close it: the process does not outlive it."""
+    """A process and its two streams; used by one thread at a time. Close it: the process does not outlive it.
 
-    def __init__(self, command: str, arguments: Sequence[str]) -> None:
+    ``descriptors``: what it inherits besides.
+    """
+
+    def __init__(self, command: str, arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:
         server = server_command()
         environ = server.environ
         if server.checkout is not None:
@@ -47,6 +50,7 @@ class Conversation:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env=environ,
+            pass_fds=descriptors,
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._orders, self._answers = self._process.stdin, self._process.stdout

@@ -10,7 +10,7 @@ It needs `pip install 'windtunnel[gym]'`.
 
 import weakref
 from collections.abc import Mapping
-from typing import Any, SupportsInt
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from windtunnel.built_in_datasets import DATASETS
 from windtunnel.errors import WindtunnelError
-from windtunnel.gym_spaces import codec_of
-from windtunnel.sessions import LocalSession, Refused, RemoteSession, Session
+from windtunnel.gym_spaces import ActionCheck, codec_of
+from windtunnel.local_sessions import LocalSession
+from windtunnel.scenario_order import ScenarioOrder
+from windtunnel.sessions import RemoteSession
 from windtunnel.submissions import Scenarios
-from windtunnel.submissions import scenarios as selection_of
 
 __all__ = ["ANY", "DATASETS", "DatasetEnv"]
 
@@ -64,7 +65,7 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
             raise WindtunnelError("Parameters are those of the server: start it with --param NAME=VALUE.")
         self.render_mode = render_mode
         self._seed = seed
-        self._session: Session
+        self._session: LocalSession | RemoteSession
         if url is not None:
             self._session = RemoteSession(dataset, url, token)
         else:
@@ -73,18 +74,15 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
         self._finalizer = weakref.finalize(self, self._session.close)
         world = self._session.world
         self.dataset = world.dataset
-        self._action = world.action
         self._observations, self._actions = codec_of(world.observation), codec_of(world.action)
+        self._check = ActionCheck(world.action)
         self.observation_space, self.action_space = self._observations.space, self._actions.space
         self._legal: NDArray[np.int8] | None = None
         try:
-            self._scenarios = _selected(scenarios, world.scenarios)
+            self._order = ScenarioOrder(scenarios, world.scenarios)
         except WindtunnelError:
             self.close()
             raise
-        self._drawn = False
-        self._order: list[int] = []
-        self._round = -1
 
     def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start a scenario; the information says which.
@@ -94,26 +92,10 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
         self._check_open()
         super().reset(seed=seed)
         if seed is not None:
-            self._drawn, self._order, self._round = True, [], -1
-        scenario, repeat = self._chosen(dict(options or {}))
-        observed = self._session.reset(scenario, repeat, self._seed)
+            self._order.begin(self.np_random)
+        [chosen] = self._order.chosen(options or {})
+        observed = self._session.reset(*(chosen or self._order.next()), self._seed)
         return self._observed(observed.values, dict(observed.about))
-
-    def _chosen(self, options: dict[str, Any]) -> tuple[int, int]:
-        """Return the scenario and the repetition to play."""
-        if unknown := sorted(options.keys() - {"scenario", "repeat"}):
-            raise WindtunnelError(f"A reset has no option {unknown[0]!r}; there are `scenario` and `repeat`.")
-        if "scenario" in options:
-            return _whole(options["scenario"], "scenario"), _whole(options.get("repeat", 0), "repeat")
-        if "repeat" in options:
-            raise WindtunnelError("`repeat` is of a scenario: name `scenario` too.")
-        if not self._order:
-            self._round += 1
-            order = list(self._scenarios)
-            if self._drawn:
-                order = [order[index] for index in self.np_random.permutation(len(order))]
-            self._order = order[::-1]
-        return self._order.pop(), self._round
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Apply an action, which the simulator clips to its space; at the end, `info["metrics"]` are the metrics.
@@ -124,11 +106,8 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
         """
         self._check_open()
         values = self._actions.flat(action)
-        if not np.isfinite(values).all():
-            index = int(np.argmin(np.isfinite(values)))
-            name = f" ({self._action.names[index]})" if index < len(self._action.names) else ""
-            raise Refused(f"The action's entry {index}{name} is {values[index]}, which is not a finite number.")
-        observed = self._session.step(values.tolist())
+        self._check(values)
+        observed = self._session.step(values)
         information = dict(observed.about)
         if observed.metrics is not None:
             information["metrics"] = dict(observed.metrics)
@@ -160,29 +139,7 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
         self._finalizer()
 
 
-def _selected(selection: Scenarios | None, total: int) -> range | list[int]:
-    """Return the numbers of the scenarios that are played; raise WindtunnelError for one that there is not."""
-    document = selection_of(selection)
-    if document is None:
-        return range(total)
-    if "sample" in document:
-        raise WindtunnelError("Name scenarios by numbers; reset(seed=...) draws their order.")
-    chosen = list(range(*document["range"])) if "range" in document else [int(number) for number in document["tasks"]]
-    if not chosen or min(chosen) < 0 or max(chosen) >= total:
-        raise WindtunnelError(f"Scenarios are numbers from 0 to {total - 1}, at least one.")
-    return chosen
-
-
-def _whole(value: SupportsInt, name: str) -> int:
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        number = -1
-    if number < 0 or number != value:
-        raise WindtunnelError(f"`{name}` is a whole number from 0, not {value!r}.")
-    return number
-
-
+_ENTRIES = {"entry_point": "windtunnel.gym:DatasetEnv", "vector_entry_point": "windtunnel.gym_vector:make_vector"}
 for _name in DATASETS:
-    gymnasium.register(f"windtunnel/{_name}", entry_point="windtunnel.gym:DatasetEnv", kwargs={"dataset": _name})
-gymnasium.register(f"windtunnel/{ANY}", entry_point="windtunnel.gym:DatasetEnv")
+    gymnasium.register(f"windtunnel/{_name}", **_ENTRIES, kwargs={"dataset": _name})
+gymnasium.register(f"windtunnel/{ANY}", **_ENTRIES)

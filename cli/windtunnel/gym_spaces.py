@@ -1,10 +1,13 @@
 """Spaces of Gymnasium from a dataset's description, and their elements as the flat arrays that sessions exchange."""
 
+import math
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import iterate
 from numpy.typing import NDArray
 
 from windtunnel.errors import WindtunnelError
@@ -14,33 +17,40 @@ from windtunnel.sessions import Refused, Space
 class SpaceCodec(NamedTuple):
     """A space, and the order of its parts in the flat array, which is not always Gymnasium's own.
 
-    ``keys``: of each Dict, by its place in the space.
+    ``keys``: of each Dict, by its place in the space. ``choices``: the first and the last value of a Discrete.
     """
 
     space: Any
     keys: Mapping[tuple[Any, ...], tuple[str, ...]]
+    choices: tuple[int, int] | None
 
     def element(self, values: Any) -> Any:
-        """Return the element that a flat array has."""
-        element, _ = self._element(self.space, np.asarray(values), 0, ())
-        return element
+        """Return the element that an array has; it may be a view of it."""
+        return self.elements(np.asarray(values).reshape(-1))
 
-    def _element(self, space: Any, flat: NDArray[Any], at: int, place: tuple[Any, ...]) -> tuple[Any, int]:
+    def elements(self, values: NDArray[Any]) -> Any:
+        """Return the elements of the last axis, as Gymnasium batches them; of one, if there is no other axis."""
+        if isinstance(self.space, spaces.Box):  # by far the most
+            return values.reshape(*values.shape[:-1], *self.space.shape).astype(self.space.dtype, copy=False)
+        elements, _ = self._elements(self.space, values, 0, ())
+        return elements
+
+    def _elements(self, space: Any, flat: NDArray[Any], at: int, place: tuple[Any, ...]) -> tuple[Any, int]:
         if isinstance(space, spaces.Dict):
             parts = {}
             for key in self.keys[place]:
-                parts[key], at = self._element(space[key], flat, at, (*place, key))
+                parts[key], at = self._elements(space[key], flat, at, (*place, key))
             return {key: parts[key] for key in space.spaces}, at
         if isinstance(space, spaces.Tuple):
             elements = []
             for index, part in enumerate(space.spaces):
-                element, at = self._element(part, flat, at, (*place, index))
+                element, at = self._elements(part, flat, at, (*place, index))
                 elements.append(element)
             return tuple(elements), at
         if isinstance(space, spaces.Discrete):
-            return np.int64(flat[at]), at + 1
+            return np.int64(flat[..., at]), at + 1
         end = at + int(np.prod(space.shape))
-        return flat[at:end].reshape(space.shape).astype(space.dtype), end
+        return flat[..., at:end].reshape(*flat.shape[:-1], *space.shape).astype(space.dtype), end
 
     def flat(self, element: Any) -> NDArray[np.float64]:
         """Return the flat array of an element. Raise Refused, with what was expected, for a value of no choice.
@@ -48,7 +58,40 @@ class SpaceCodec(NamedTuple):
         Numbers of a Box are not compared with its bounds, and floats for a choice are rounded by the simulator: it
         takes what models answer.
         """
+        if self.choices is not None and isinstance(element, int | np.integer):
+            value = int(element)
+            if self.choices[0] <= value <= self.choices[1]:
+                return np.array([value], np.float64)
         return np.concatenate([np.zeros(0), *self._arrays(self.space, element, ())])
+
+    def _choose(self, elements: NDArray[Any]) -> bool:
+        """Return whether each is a value of a Discrete."""
+        if self.choices is None or elements.dtype.kind not in "iu":
+            return False
+        chosen = elements.tolist()
+        return bool(self.choices[0] <= min(chosen) and max(chosen) <= self.choices[1])
+
+    def flats(self, elements: Any, batched: Any, ignored: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return a row for each element of ``batched``, a space of Gymnasium's, zeros where they are ignored.
+
+        Raise Refused, as `flat` does.
+        """
+        space, count = self.space, len(ignored)
+        array = np.asarray(elements) if isinstance(space, spaces.Box | spaces.Discrete) else None
+        if array is not None and array.shape == batched.shape and (array.dtype.kind == "f" or self._choose(array)):
+            return array.reshape(count, -1).astype(np.float64)
+        rows = list(iterate(batched, elements))
+        if len(rows) != count:
+            raise Refused(f"There are {count} worlds; actions for {len(rows)} came.")
+        zeros = np.zeros(self._entries(space))
+        return np.stack([zeros if skip else self.flat(row) for row, skip in zip(rows, ignored, strict=True)])
+
+    def _entries(self, space: Any) -> int:
+        if isinstance(space, spaces.Dict):
+            return sum(map(self._entries, space.spaces.values()))
+        if isinstance(space, spaces.Tuple):
+            return sum(map(self._entries, space.spaces))
+        return int(np.prod(space.shape))
 
     def _arrays(self, space: Any, element: Any, place: tuple[Any, ...]) -> Iterator[NDArray[np.float64]]:
         if isinstance(space, spaces.Dict):
@@ -72,6 +115,34 @@ class SpaceCodec(NamedTuple):
             yield np.asarray(array, np.float64).reshape(-1)
 
 
+class ActionCheck:
+    """Refuses actions with an entry that is not finite in the type of the action space."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._largest = float(np.finfo(space.dtype).max) if np.dtype(space.dtype).kind == "f" else sys.float_info.max
+        self._square = self._largest**2 if self._largest < math.sqrt(sys.float_info.max) else sys.float_info.max
+
+    def holds(self, values: NDArray[np.float64]) -> bool:
+        """Return whether a flat array is free of such entries; not always, if they are large.
+
+        The sum of squares is the fastest proof.
+        """
+        return bool(values.dot(values) <= self._square)
+
+    def __call__(self, values: NDArray[np.float64], whose: str = "") -> None:
+        """Raise Refused for such an entry of a flat array."""
+        if self.holds(values):
+            return
+        space = self._space
+        for index, value in enumerate(values.tolist()):
+            if abs(value) <= self._largest:
+                continue
+            named = f" ({space.names[index]})" if index < len(space.names) else ""
+            fault = f"more than {space.dtype} holds" if math.isfinite(value) else "not a finite number"
+            raise Refused(f"The action's entry {index}{named}{whose} is {value}, which is {fault}.")
+
+
 def _values(space: Any) -> str:
     if not isinstance(space, spaces.Discrete):
         return ""
@@ -91,7 +162,9 @@ def codec_of(space: Space) -> SpaceCodec:
     described = space.gymnasium or {"type": "Box", "shape": space.shape, "dtype": space.dtype}
     if described["type"] == "Box":
         described = {"type": "Box", "shape": space.shape, "dtype": space.dtype}
-    return SpaceCodec(_made(described, bounds, (), keys), keys)
+    made = _made(described, bounds, (), keys)
+    first = int(made.start) if isinstance(made, spaces.Discrete) else 0
+    return SpaceCodec(made, keys, (first, first + int(made.n) - 1) if isinstance(made, spaces.Discrete) else None)
 
 
 def _made(

@@ -1,15 +1,18 @@
-"""Session: scenarios of a dataset step by step, in a process on this machine, or on an OpenEnv server."""
+"""Session: scenarios of a dataset step by step, on an OpenEnv server; on this machine, see local_sessions.py."""
 
 import contextlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from windtunnel.conversations import Conversation, LocalError
 from windtunnel.errors import CannotConnect, Interrupted, WindtunnelError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: Seconds for which a remote session waits for an answer: a server ends a step that takes longer than 50.
 ANSWER_SECONDS = 60.0
@@ -50,77 +53,17 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """Observation after a reset or a step, flat. ``about``: the scenario, of the first and of the last one.
+    """Observation after a reset or a step, in C order. ``about``: the scenario, of the first and of the last one.
 
     ``reward``: None after a reset, and in a world without rewards. ``metrics``: of the scenario that has ended.
     """
 
-    values: Sequence[float]
+    values: "Sequence[float] | NDArray[Any]"
     reward: float | None
     over: bool
     about: Mapping[str, Any]
     metrics: Mapping[str, Any] | None = None
     truncated: bool = False  # it has ended by a limit of time
-
-
-class LocalSession:
-    """A process on this machine. ``server``: URL of the platform that the dataset is registered on."""
-
-    def __init__(self, dataset: str, params: Mapping[str, Any], server: str | None = None) -> None:
-        arguments = [dataset, *(f"--param={name}={json.dumps(value)}" for name, value in params.items())]
-        arguments += [f"--server={server}"] if server is not None else []
-        self._conversation = Conversation("session", arguments)
-        try:
-            for kind, body in self._conversation.messages():
-                if kind == "world":
-                    spaces = {
-                        name: msgspec.convert(body["interface"][name], Space) for name in ("observation", "action")
-                    }
-                    self.world = World(dataset=body["dataset"], scenarios=body["scenarios"], **spaces)
-                    return
-        except BaseException:
-            self._conversation.close()
-            raise
-
-    @property
-    def pid(self) -> int:
-        """Id of the process."""
-        return self._conversation.pid
-
-    def reset(self, scenario: int, repeat: int, seed: int) -> Observed:
-        """Start the scenario that is a task of a simulation with this seed; raise Refused or ScenarioLost."""
-        return self._ordered({"reset": {"scenario": scenario, "repeat": repeat, "seed": seed}})
-
-    def step(self, values: Sequence[float]) -> Observed:
-        """Apply an action, flat; raise Refused or ScenarioLost."""
-        return self._ordered({"step": values})
-
-    def _ordered(self, order: Mapping[str, Any]) -> Observed:
-        try:
-            self._conversation.send(order)
-            kind, body = self._conversation.receive()
-        except LocalError as error:
-            raise ScenarioLost(f"{error}. Make the environment again.") from None
-        if kind == "refused":
-            raise Refused(body)
-        if kind != "observed":
-            raise ScenarioLost(str(body))
-        values = body["values"]
-        if any(isinstance(value, str) for value in values):  # nan and the infinities, which JSON does not have
-            values = [float(value) for value in values]
-        about = {name: body[name] for name in ("scenario", "repeat", "seed", "name", "scenario_seed") if name in body}
-        return Observed(
-            values=values,
-            reward=body["reward"],
-            over=body["over"],
-            about=about,
-            metrics=body.get("metrics"),
-            truncated=body.get("truncated", False),
-        )
-
-    def close(self) -> None:
-        """End the process; may be called twice."""
-        self._conversation.close()
 
 
 class RemoteSession:
@@ -180,9 +123,9 @@ class RemoteSession:
         """Start a scenario."""
         return self._ordered("reset", {"scenario": scenario, "repeat": repeat, "seed": seed})
 
-    def step(self, values: Sequence[float]) -> Observed:
-        """Apply an action."""
-        return self._ordered("step", {"values": values})
+    def step(self, values: "NDArray[np.float64]") -> Observed:
+        """Apply an action, flat."""
+        return self._ordered("step", {"values": values.tolist()})
 
     def _ordered(self, verb: str, data: Mapping[str, Any]) -> Observed:
         try:
@@ -212,10 +155,6 @@ class RemoteSession:
         """Close the connection; may be called twice."""
         with contextlib.suppress(*self._errors):
             self._stack.close()
-
-
-#: Steps scenarios, one after the other. Used by one thread at a time.
-Session = LocalSession | RemoteSession
 
 
 def _space(schema: Mapping[str, Any]) -> Space:

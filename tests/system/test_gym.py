@@ -23,7 +23,8 @@ from tests.system.platform_process import PlatformProcess, share_environments
 from tests.system.test_openenv_server import POLICIES, OpenEnvServer
 from tests.waiting import until
 from windtunnel import WindtunnelError
-from windtunnel.sessions import LocalSession, Refused, ScenarioLost
+from windtunnel.local_sessions import LocalSession
+from windtunnel.sessions import Refused, ScenarioLost
 
 #: What Gymnasium's checker recommends and worlds of others do not have.
 RECOMMENDED = ("ignore:.*A Box (observation|action) space", "ignore:.*For Box action spaces")

@@ -1,11 +1,18 @@
 """Session messages: orders of a server that plays scenarios for its clients, and answers of a session, as msgpack."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
-from ..runner.framed_socket import Broken, Ready
+from ..runner.framed_socket import Broken
 from ..simulators.base import Metric
+
+
+class Created(msgspec.Struct, tag="created"):
+    """The simulators are created. ``worlds``: their number, which is 1 if several may not work in one process."""
+
+    worlds: int
 
 
 class ResetOrder(msgspec.Struct, tag="reset"):
@@ -51,4 +58,12 @@ class Failed(msgspec.Struct, tag="failed"):
 
 
 #: Before the first order a session answers that its simulator is created, or cannot be.
-Answer = Ready | Broken | Observed | Refused | Failed
+Answer = Created | Broken | Observed | Refused | Failed
+
+
+def cut_off(metrics: Mapping[str, Any], outcomes: Mapping[str, str]) -> bool:
+    """Return whether a limit of time, not the world, has ended the scenario with these metrics.
+
+    ``outcomes``: the dataset's names of the ends "terminated" and "truncated".
+    """
+    return metrics.get("outcome") in {outcomes.get("truncated", "truncated"), "timeout"}

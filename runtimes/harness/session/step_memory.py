@@ -1,0 +1,147 @@
+"""Step memory: what a trainer and a session's process share, with an order and an answer for each of its worlds.
+
+The trainer makes it, sealed so that it cannot be made shorter: reading behind the end of a file is SIGBUS. Arrays lie
+one behind the other, each at a multiple of ALIGNED bytes; all answers but the documents are in one piece, which the
+trainer copies once before it looks at it. Each wakes the other by a byte in a pipe. An eventfd(2) would be one open
+file of both, whose O_NONBLOCK the process could remove, so that the trainer waits without a deadline.
+"""
+
+import math
+import mmap
+import os
+import time
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+if TYPE_CHECKING:
+    import select
+
+    from numpy.typing import NDArray
+
+#: What a world is ordered to do: nothing, to start a scenario, or to apply an action.
+IDLE, RESET, STEP = 0, 1, 2
+#: What has become of an order: the scenario goes on, it is over, a limit of time has ended it, or an error has.
+GOES_ON, OVER, CUT_OFF, FAILED = 0, 1, 2, 3
+#: What is written to a pipe to wake its reader.
+RING = b"\1"
+#: Bytes to a multiple of which every array begins: those of a cache line.
+ALIGNED = 64
+#: The most bytes of a world's document, which is msgpack.
+DOCUMENT = 1 << 16
+
+
+class ArrayType(NamedTuple):
+    """Type and shape of the arrays of a space."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    def size(self, worlds: int) -> int:
+        """Return the bytes of so many arrays."""
+        return worlds * math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+class Document(msgspec.Struct, omit_defaults=True):
+    """What is said of a scenario at its start, at its end, and of an error.
+
+    ``seed``: of the scenario. ``metrics``: None before the end. ``reason``: of the error.
+    """
+
+    seed: int = 0
+    name: str | None = None
+    metrics: Mapping[str, float | int | str | bool | None] | None = None
+    reason: str = ""
+
+
+class StepMemory:
+    """Views of the arrays in a buffer. ``lengths``: bytes of each world's document, 0 if there is none.
+
+    ``answers``: ``lengths``, ``outcomes``, ``rewards`` and ``observations`` in one piece.
+    """
+
+    def __init__(self, observation: ArrayType, action: ArrayType, worlds: int, memory: Any) -> None:
+        places = _places(observation, action, worlds)
+        orders, scenarios, repeats, seeds, actions, lengths, outcomes, rewards, observations, documents, _ = places
+        view = memoryview(memory)
+        self.worlds = worlds
+        self.orders = view[orders : orders + worlds]
+        self.scenarios = np.frombuffer(view, np.int64, worlds, scenarios)
+        self.repeats = np.frombuffer(view, np.int64, worlds, repeats)
+        self.seeds = np.frombuffer(view, np.int64, worlds, seeds)
+        self.actions = _array(view, action, worlds, actions)
+        self.lengths = np.frombuffer(view, np.uint32, worlds, lengths)
+        self.outcomes = view[outcomes : outcomes + worlds]
+        self.rewards = np.frombuffer(view, np.float64, worlds, rewards)
+        self.observations = _array(view, observation, worlds, observations)
+        self.answers = view[lengths : observations + observation.size(worlds)]
+        self.documents = [view[at : at + DOCUMENT] for at in range(documents, documents + worlds * DOCUMENT, DOCUMENT)]
+        self._outcomes, self._rewards, self._observations = (at - lengths for at in (outcomes, rewards, observations))
+        self._dtype, self._shape = np.dtype(observation.dtype), (worlds, *observation.shape)
+        self._items = math.prod(self._shape)
+
+    def parts(self, answers: bytearray) -> "tuple[memoryview, bytes, NDArray[Any], NDArray[Any]]":
+        """Return lengths, outcomes, rewards and observations of a copy of the answers."""
+        worlds, outcomes = self.worlds, self._outcomes
+        observations = np.frombuffer(answers, self._dtype, self._items, self._observations)
+        return (
+            memoryview(answers)[: 4 * worlds].cast("I"),
+            bytes(answers[outcomes : outcomes + worlds]),
+            np.frombuffer(answers, np.float64, worlds, self._rewards),
+            observations.reshape(self._shape),
+        )
+
+    @staticmethod
+    def size(observation: ArrayType, action: ArrayType, worlds: int) -> int:
+        """Return the bytes that so many worlds take."""
+        return _places(observation, action, worlds)[-1]
+
+    @classmethod
+    def make(cls, observation: ArrayType, action: ArrayType, worlds: int) -> "tuple[StepMemory, int]":
+        """Make the memory; return it with its descriptor."""
+        import fcntl  # the client is imported on systems without it, too
+
+        size = cls.size(observation, action, worlds)
+        descriptor = os.memfd_create("steps", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(descriptor, size)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        return cls(observation, action, worlds, mmap.mmap(descriptor, size)), descriptor
+
+    @classmethod
+    def mapped(cls, observation: ArrayType, action: ArrayType, worlds: int, descriptor: int) -> "StepMemory":
+        """Return the memory of a descriptor, which is closed. Raise ValueError if it is of another size."""
+        try:
+            size = cls.size(observation, action, worlds)
+            if (actual := os.fstat(descriptor).st_size) != size:
+                raise ValueError(f"the memory of {worlds} worlds has {actual:,} bytes in place of {size:,}")
+            return cls(observation, action, worlds, mmap.mmap(descriptor, size))
+        finally:
+            os.close(descriptor)
+
+
+def wait_for(poll: "select.poll", spin: float, milliseconds: float | None = None) -> Any:
+    """Return what `poll` returns. For ``spin`` seconds it is asked again and again, before this process sleeps.
+
+    Waking a process takes longer than a step of most worlds: 5 to 70 us.
+    """
+    if spin:
+        ask, clock = poll.poll, time.perf_counter
+        until = clock() + spin
+        while clock() < until:
+            if ready := ask(0):
+                return ready
+    return poll.poll(milliseconds)
+
+
+def _places(observation: ArrayType, action: ArrayType, worlds: int) -> list[int]:
+    """Return where each array begins, and where the last ends."""
+    asked = (worlds, 8 * worlds, 8 * worlds, 8 * worlds, action.size(worlds))
+    answered = (4 * worlds, worlds, 8 * worlds, observation.size(worlds), worlds * DOCUMENT)
+    return list(accumulate((-(-size // ALIGNED) * ALIGNED for size in (*asked, *answered)), initial=0))
+
+
+def _array(buffer: Any, kind: ArrayType, worlds: int, offset: int) -> "NDArray[Any]":
+    return np.frombuffer(buffer, kind.dtype, worlds * math.prod(kind.shape), offset).reshape(worlds, *kind.shape)
