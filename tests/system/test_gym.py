@@ -197,6 +197,16 @@ def test_an_action_that_is_not_finite_is_refused_and_the_scenario_goes_on(make: 
     assert environment.step(np.array([1.0], np.float32))[1] == 1.0
 
 
+def test_a_vector_of_a_server_is_one_of_gymnasium(cartpole_server: OpenEnvServer) -> None:
+    vector = gymnasium.make_vec("windtunnel/cartpole", num_envs=2, url=cartpole_server.url, scenarios="0-9")
+    try:
+        assert isinstance(vector, gymnasium.vector.SyncVectorEnv)
+        assert vector.reset()[1]["scenario"].tolist() == [0, 0]
+        assert vector.step(vector.action_space.sample())[1].tolist() == [1.0, 1.0]
+    finally:
+        vector.close()
+
+
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 def test_environments_are_vectors(vectorization: str) -> None:
     with warnings.catch_warnings():
@@ -239,9 +249,23 @@ def test_a_process_that_dies_is_a_clear_error(make: Make) -> None:
     environment = make("cartpole")
     environment.reset()
     os.kill(pid_of(environment), signal.SIGKILL)
-    with pytest.raises(ScenarioLost, match=r"was killed by SIGKILL.*Make the environment again"):
-        environment.step(environment.action_space.sample())
+    for _ in range(2):
+        with pytest.raises(ScenarioLost, match=r"was killed by SIGKILL.*Make the environment again"):
+            while True:  # the simulator's process ends with it, soon
+                environment.reset()
     environment.close()
+
+
+def test_a_simulator_that_is_killed_is_a_clear_error_and_a_reset_starts_another(make: Make) -> None:
+    environment = make("cartpole").unwrapped
+    first, _ = environment.reset(options={"scenario": 3})
+    os.kill(environment._session.pids[0], signal.SIGKILL)
+    with pytest.raises(ScenarioLost, match=r"has ended: killed by SIGKILL. Reset starts another one\."):
+        while True:
+            environment.step(1)
+    with pytest.raises(Refused, match="No scenario is under way: reset first"):
+        environment.step(1)
+    assert np.array_equal(environment.reset(options={"scenario": 3})[0], first)
 
 
 def test_every_dataset_with_scenarios_has_an_id() -> None:
