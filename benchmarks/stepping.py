@@ -1,4 +1,4 @@
-"""Steps per second of Gymnasium environments: plain CartPole, the same world on this machine, and through a server."""
+"""Steps per second of Gymnasium environments and vectors: plain CartPole, and the same world of this platform."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ import httpx
 
 import windtunnel.gym  # noqa: F401 - registers the ids
 from benchmarks.figures import spread
-from benchmarks.results import spanned, table
+from benchmarks.results import aim, spanned, table
 from tests.ports import free_ports
 from tests.waiting import until
 
@@ -23,6 +23,14 @@ ROOT = Path(__file__).parents[1]
 RUNS, SECONDS = 5, 2.0
 PLAIN, STREET = "Gymnasium's CartPole-v1", "`windtunnel/car_street` on this machine"
 HERE, THERE = "`windtunnel/cartpole` on this machine", "`windtunnel/cartpole` through an OpenEnv server"
+#: Worlds of a vector.
+WORLDS = 16
+PLAIN_VECTOR = f"Gymnasium's SyncVectorEnv of {WORLDS} CartPole-v1"
+HERE_VECTOR = f"`make_vec` of {WORLDS} `windtunnel/cartpole` on this machine"
+#: What is compared with what, in the same run.
+COMPARED = {HERE: PLAIN, HERE_VECTOR: PLAIN_VECTOR}
+#: Aims: steps/s of one environment, and the share of the plain vector's steps/s.
+ALONE, TOGETHER = 60_000, 0.8
 
 
 @contextmanager
@@ -48,16 +56,20 @@ def server() -> Iterator[str]:
 
 
 def steps_per_second(environment: Any) -> float:
-    """Step with actions of its space, which are drawn before, through as many scenarios as it takes."""
+    """Step with actions of its space, which are drawn before, through as many scenarios as it takes.
+
+    A step of a vector counts once for each world; its worlds start again by themselves.
+    """
     actions = [environment.action_space.sample() for _ in range(256)]
+    worlds = getattr(environment, "num_envs", None)
     environment.reset(seed=0)
     count, began = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - began) < SECONDS:
         _, _, terminated, truncated, _ = environment.step(actions[count % len(actions)])
         count += 1
-        if terminated or truncated:
+        if worlds is None and (terminated or truncated):
             environment.reset()
-    return count / elapsed
+    return count * (worlds or 1) / elapsed
 
 
 def measure() -> dict[str, Any]:
@@ -69,6 +81,8 @@ def measure() -> dict[str, Any]:
             HERE: gymnasium.make("windtunnel/cartpole"),
             THERE: gymnasium.make("windtunnel/cartpole", url=url),
             STREET: gymnasium.make("windtunnel/car_street"),
+            PLAIN_VECTOR: gymnasium.make_vec("CartPole-v1", WORLDS, vectorization_mode="sync"),
+            HERE_VECTOR: gymnasium.make_vec("windtunnel/cartpole", WORLDS),
         }
         rates: dict[str, list[float]] = {name: [] for name in environments}
         for run in range(RUNS + 1):
@@ -80,17 +94,33 @@ def measure() -> dict[str, Any]:
             environment.close()
     for name, values in rates.items():
         print(f"{name}: {spread(values)}", flush=True)
-    return {"environments": {name: spread(values) for name, values in rates.items()}}
+    shares = {
+        name: spread(ours / plain for ours, plain in zip(rates[name], rates[peer], strict=True))
+        for name, peer in COMPARED.items()
+    }
+    return {"environments": {name: spread(values) for name, values in rates.items()}, "shares": shares}
 
 
 def section(figures: Mapping[str, Any]) -> str:
     """Return the section of RESULTS.md."""
-    rows = [[name, spanned(values, lambda rate: f"{rate:,.0f}")] for name, values in figures["environments"].items()]
+    shares = figures["shares"]
+    rows = [
+        [
+            name,
+            spanned(values, lambda rate: f"{rate:,.0f}"),
+            spanned(shares[name], lambda share: f"{share:.2f}") if name in shares else "",
+        ]
+        for name, values in figures["environments"].items()
+    ]
+    alone, together = figures["environments"][HERE]["median"], shares[HERE_VECTOR]["median"]
     return "\n\n".join(
         [
-            f"Steps per second of one environment with random actions, resets included; {RUNS} runs of {SECONDS:g} s "
-            "each in turns, after one that is not counted. On this machine a step is a line of JSON to a sandboxed "
-            "process and back; a server adds a WebSocket and OpenEnv's own checks.",
-            table(["environment", "median (minimum to maximum)"], rows),
+            f"Steps per second with random actions, resets included; {RUNS} runs of {SECONDS:g} s each in turns, after "
+            "one that is not counted. A step of a vector counts once for each world. *Share*: of the rate of the plain "
+            "environment, or vector, in the same run. On this machine a step is an exchange with a sandboxed process "
+            "by shared memory, in a vector one for all worlds; a server adds a WebSocket and OpenEnv's own checks.",
+            table(["environment", "steps/s, median (minimum to maximum)", "share"], rows),
+            f"{aim(f'{ALONE:,} steps/s of one environment', alone >= ALONE)} "
+            f"{aim(f'a vector has {TOGETHER:g} of the plain one', together >= TOGETHER)}",
         ]
     )

@@ -94,9 +94,7 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
             self._session.order_reset(world, *(chosen[world] or self._order.next(world)), self._seed)
         exchanged = self._session.exchange()
         self._over[worlds] = False
-        infos: dict[str, Any] = {}
-        for world, document in exchanged.documents.items():
-            infos = self._add_info(infos, self._about(world, document), world)
+        infos = self._informed({}, exchanged.documents)
         return self._observed(exchanged.observations, infos)
 
     def step(
@@ -121,21 +119,16 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
         exchanged = session.exchange()
         outcomes = np.frombuffer(exchanged.outcomes, np.uint8)
         over, truncated = outcomes != GOES_ON, outcomes == CUT_OFF
-        infos: dict[str, Any] = {}
-        same_step = self.autoreset_mode == AutoresetMode.SAME_STEP
         observations, rewards = exchanged.observations, exchanged.rewards
-        for world, document in exchanged.documents.items():
-            info = self._about(world, document)
-            infos = self._add_info(infos, self._final(info, observations[world]) if same_step else info, world)
-        if same_step and over.any():
-            for world in np.flatnonzero(over).tolist():
+        if self.autoreset_mode == AutoresetMode.SAME_STEP and over.any():
+            infos: dict[str, Any] = {}
+            for world, document in exchanged.documents.items():
+                infos = self._add_info(infos, self._final(self._about(world, document), observations[world]), world)
                 session.order_reset(world, *self._order.next(world), self._seed)
             following = session.exchange()
-            observations = following.observations
-            for world, document in following.documents.items():
-                infos = self._add_info(infos, self._about(world, document), world)
+            observations, infos = following.observations, self._informed(infos, following.documents)
         else:
-            self._over = over
+            self._over, infos = over, self._informed({}, exchanged.documents)
         element, infos = self._observed(observations, infos)
         return element, rewards, over & ~truncated, truncated, infos
 
@@ -144,6 +137,21 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
         rows[self._over] = 0.0
         for world, row in enumerate(rows):
             self._check(row, f" of world {world}")
+
+    def _informed(self, infos: dict[str, Any], documents: Mapping[int, Document]) -> dict[str, Any]:
+        for world, document in documents.items():
+            infos = self._add_info(infos, self._about(world, document), world)
+        return infos
+
+    def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
+        """Add what is said of a world, as Gymnasium does; values of several types have an array of objects."""
+        for key, value in env_info.items():
+            array = vector_infos.get(key)
+            if isinstance(array, np.ndarray) and array.dtype != object and not _fits(value, array.dtype):
+                vector_infos[key] = array.astype(object)
+                vector_infos[key][~vector_infos[f"_{key}"]] = None
+        added: dict[str, Any] = super()._add_info(vector_infos, env_info, env_num)
+        return added
 
     def _about(self, world: int, document: Document) -> dict[str, Any]:
         """Return what is said of a scenario that has begun or ended."""
@@ -171,3 +179,10 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
     def close_extras(self, **kwargs: Any) -> None:
         """End the session, and its processes."""
         self._finalizer()
+
+
+def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
+    """Return whether an array has room for a value as it is."""
+    if dtype.kind == "i" and type(value) is int:
+        return -(1 << 63) <= value < 1 << 63
+    return {"b": bool, "f": float}.get(dtype.kind) is type(value) or isinstance(value, np.ndarray | np.generic)

@@ -338,6 +338,16 @@ def test_a_reset_that_names_nothing_is_refused_and_starts_no_world(make: Make, o
     assert vector.step(np.ones(3, np.int64))[1].tolist() == [1.0, 1.0, 1.0]
 
 
+def test_metrics_of_several_types_have_an_array_of_objects(make: Make) -> None:
+    vector, infos = make("noop", 3), {}
+    for world, metrics in enumerate(
+        ({"gap": 2, "speed": 1.5}, {"gap": None, "speed": 2.5}, {"gap": 1 << 63, "speed": None})
+    ):
+        infos = vector._add_info(infos, {"metrics": metrics}, world)
+    assert infos["metrics"]["gap"].tolist() == [2, None, 1 << 63]
+    assert infos["metrics"]["speed"].tolist() == [1.5, 2.5, None]
+
+
 def test_a_vector_has_the_wrappers_of_gymnasium(make: Make) -> None:
     vector: VectorEnv = RecordEpisodeStatistics(make("cartpole", 4))
     vector.reset(seed=1)
