@@ -48,8 +48,8 @@ class StepRefused(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shared:
-    """What a process shares with a trainer, which made it (step_memory.py): descriptors, and the number of worlds.
+class SharedSteps:
+    """Descriptors that a process shares with the trainer that made them (step_memory.py), and the number of worlds.
 
     ``asked``: the pipe that the process reads; ``answered``: that it writes to. ``spin``: seconds for which it polls
     before it sleeps.
@@ -70,7 +70,7 @@ class SessionProcess:
     """
 
     def __init__(
-        self, world: ServedWorld, *, answer_seconds: float = ANSWER_SECONDS, shared: Shared | None = None
+        self, world: ServedWorld, *, answer_seconds: float = ANSWER_SECONDS, shared: SharedSteps | None = None
     ) -> None:
         self._answer_seconds = answer_seconds
         ordered: dict[str, float] = {"worlds": 1}

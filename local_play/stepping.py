@@ -24,7 +24,7 @@ from core.domain.submissions.selection import checked_params
 from core.settings import Settings
 from local_play import messages, worlds
 from local_play.served_world import ServedWorld
-from local_play.session_process import SessionEnded, SessionProcess, Shared
+from local_play.session_process import SessionEnded, SessionProcess, SharedSteps
 from runtimes.harness.dataset_definition import definition_of
 from runtimes.harness.simulators.declared_interface import described_interface
 from windtunnel.submissions import parameters
@@ -33,28 +33,28 @@ from windtunnel.submissions import parameters
 DESCRIPTORS = 3
 
 
-class Start(msgspec.Struct, forbid_unknown_fields=True):
+class StartOrder(msgspec.Struct, forbid_unknown_fields=True):
     """Start a process with up to so many worlds. ``spin``: seconds for which it polls before it sleeps."""
 
     worlds: int
     spin: float
 
 
-class End(msgspec.Struct, forbid_unknown_fields=True):
+class EndOrder(msgspec.Struct, forbid_unknown_fields=True):
     """End a process. ``reason``: of the trainer; empty: it has ended by itself."""
 
     process: int
     reason: str
 
 
-class Order(msgspec.Struct, forbid_unknown_fields=True):
+class TrainerOrder(msgspec.Struct, forbid_unknown_fields=True):
     """An order of the trainer: exactly one of the two."""
 
-    start: Start | None = None
-    end: End | None = None
+    start: StartOrder | None = None
+    end: EndOrder | None = None
 
 
-_decoder = msgspec.json.Decoder(Order)
+_decoder = msgspec.json.Decoder(TrainerOrder)
 
 
 def step_through(options: argparse.Namespace, settings: Settings) -> None:
@@ -90,11 +90,11 @@ class Stepping:
             elif order.end is not None:
                 messages.send("failed", self._ended(self._processes.pop(order.end.process).ended(order.end.reason)))
 
-    def _start(self, order: Start) -> tuple[str, Any]:
+    def _start(self, order: StartOrder) -> tuple[str, Any]:
         _, descriptors, _, _ = socket.recv_fds(self._passed, 1, DESCRIPTORS)
         try:
             memory, asked, answered = descriptors
-            shared = Shared(worlds=order.worlds, spin=order.spin, memory=memory, asked=asked, answered=answered)
+            shared = SharedSteps(worlds=order.worlds, spin=order.spin, memory=memory, asked=asked, answered=answered)
             process = SessionProcess(self._world, shared=shared)
         except SessionEnded as error:
             return "failed", self._ended(error)

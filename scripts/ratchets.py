@@ -28,6 +28,7 @@ UNCOUNTED_FILES = (
     "scripts/*",
     "tests/*",
     "cli/windtunnel/_sync/*",
+    "cli/windtunnel/step_memory.py",
     "cli/windtunnel/submission_fields.py",
     "web/submission_fields.py",
     "core/store/migrations/versions/*",

@@ -35,7 +35,7 @@ class ProcessEnded(LocalError):
 class Conversation:
     """A process and its two streams; used by one thread at a time. Close it: the process does not outlive it.
 
-    ``descriptors``: what it inherits besides.
+    ``descriptors``: those that it inherits besides.
     """
 
     def __init__(self, command: str, arguments: Sequence[str], descriptors: Sequence[int] = ()) -> None:

@@ -93,9 +93,9 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
         super().reset(seed=seed)
         if seed is not None:
             self._order.begin(self.np_random)
-        [chosen] = self._order.chosen(options or {})
+        [chosen] = self._order.tasks_of(options or {})
         observed = self._session.reset(*(chosen or self._order.next()), self._seed)
-        return self._observed(observed.values, dict(observed.about))
+        return self._element_of(observed.values, dict(observed.about))
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Apply an action, which the simulator clips to its space; at the end, `info["metrics"]` are the metrics.
@@ -112,10 +112,10 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
         if observed.metrics is not None:
             information["metrics"] = dict(observed.metrics)
         reward, cut_off = float(observed.reward or 0.0), observed.truncated
-        element, information = self._observed(observed.values, information)
+        element, information = self._element_of(observed.values, information)
         return element, reward, observed.over and not cut_off, cut_off, information
 
-    def _observed(self, values: Any, information: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _element_of(self, values: Any, information: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Return the observation, and the information with the mask of legal actions, if the world has one."""
         element = self._observations.element(values)
         self._legal = element.get(MASK) if isinstance(element, dict) else None

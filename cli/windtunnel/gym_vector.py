@@ -23,9 +23,9 @@ from windtunnel.submissions import Scenarios
 
 
 def make_vector(num_envs: int, *, url: str | None = None, **options: Any) -> VectorEnv:
-    """Return a vector of environments on this machine; with ``url``, Gymnasium's own of environments on a server.
+    """Return a vector of environments on this machine; with ``url``, Gymnasium's own, of environments on a server.
 
-    ``options``: those of `DatasetVectorEnv`, or of `DatasetEnv`.
+    ``options``: arguments of `DatasetVectorEnv`, or of `DatasetEnv`.
     """
     if url is None:
         return DatasetVectorEnv(num_envs, **options)
@@ -57,6 +57,8 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
     ) -> None:
         if dataset is None:
             raise WindtunnelError("Name a dataset: make_vec('windtunnel/dataset', dataset='drives@2', server=URL).")
+        if num_envs < 1:
+            raise WindtunnelError(f"A vector has at least one world, not {num_envs}.")
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {"render_modes": [], "autoreset_mode": self.autoreset_mode}
         self.num_envs, self.render_mode, self._seed = num_envs, render_mode, seed
@@ -89,13 +91,13 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
         named = dict(options or {})
         mask = named.pop("reset_mask", None)
         worlds = range(self.num_envs) if mask is None else np.flatnonzero(mask).tolist()
-        chosen = self._order.chosen(named)
+        chosen = self._order.tasks_of(named)
         for world in worlds:
             self._session.order_reset(world, *(chosen[world] or self._order.next(world)), self._seed)
         exchanged = self._session.exchange()
         self._over[worlds] = False
-        infos = self._informed({}, exchanged.documents)
-        return self._observed(exchanged.observations, infos)
+        infos = self._add_documents({}, exchanged.documents)
+        return self._batch(exchanged.observations, infos)
 
     def step(
         self, actions: Any
@@ -126,19 +128,19 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
                 infos = self._add_info(infos, self._final(self._about(world, document), observations[world]), world)
                 session.order_reset(world, *self._order.next(world), self._seed)
             following = session.exchange()
-            observations, infos = following.observations, self._informed(infos, following.documents)
+            observations, infos = following.observations, self._add_documents(infos, following.documents)
         else:
-            self._over, infos = over, self._informed({}, exchanged.documents)
-        element, infos = self._observed(observations, infos)
+            self._over, infos = over, self._add_documents({}, exchanged.documents)
+        element, infos = self._batch(observations, infos)
         return element, rewards, over & ~truncated, truncated, infos
 
     def _check_each(self, rows: NDArray[np.float64]) -> None:
-        """Raise Refused for an action that is not finite; those of worlds that have ended are ignored."""
+        """Raise Refused for an action that is not finite, but not for a world that has ended."""
         rows[self._over] = 0.0
         for world, row in enumerate(rows):
             self._check(row, f" of world {world}")
 
-    def _informed(self, infos: dict[str, Any], documents: Mapping[int, Document]) -> dict[str, Any]:
+    def _add_documents(self, infos: dict[str, Any], documents: Mapping[int, Document]) -> dict[str, Any]:
         for world, document in documents.items():
             infos = self._add_info(infos, self._about(world, document), world)
         return infos
@@ -165,7 +167,7 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
             info = info | {MASK: element[MASK]}
         return {"final_obs": element, "final_info": info}
 
-    def _observed(self, observations: NDArray[Any], infos: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _batch(self, observations: NDArray[Any], infos: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Return the observations as Gymnasium batches them, and what is said, with the masks of legal actions."""
         elements = self._observations.elements(observations.reshape(self.num_envs, -1))
         if isinstance(elements, dict) and MASK in elements:

@@ -10,7 +10,7 @@ import operator
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from windtunnel.conversations import Conversation, LocalError
 from windtunnel.sessions import Observed, Refused, ScenarioLost, Space, World
 from windtunnel.step_exchange import ProcessLost, StepExchange
-from windtunnel.step_memory import CUT_OFF, FAILED, GOES_ON, IDLE, OVER, RESET, STEP, ArrayType, Document
+from windtunnel.step_memory import CUT_OFF, FAULT, GOES_ON, IDLE, OVER, RESET, STEP, ArrayType, Document
 
-#: Seconds for which the two processes of an exchange poll before they sleep: as long as waking them may take.
-SPIN = 1e-4
+#: Seconds for which the two processes of an exchange poll before they sleep: as long as waking them, and for each world
+#: as long as a step of most takes.
+SPIN, SPIN_OF_WORLD = 1e-4, 2e-5
 #: The most repetitions, as of a simulation.
 REPEATS = 10_000_000
 #: The largest seed of a simulation.
@@ -34,7 +35,7 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class Exchanged(NamedTuple):
-    """What has become of the orders of an exchange, by worlds.
+    """Results of the orders of an exchange, by worlds.
 
     ``observations``: as arrays of the space; the last ones of worlds without an order. ``outcomes``: of step_memory.py.
     ``documents``: of the scenarios that have begun or ended.
@@ -46,7 +47,23 @@ class Exchanged(NamedTuple):
     documents: Mapping[int, Document]
 
 
-class Process(NamedTuple):
+class DescribedWorld(msgspec.Struct, frozen=True):
+    """Message of the server's process: the dataset, and its spaces by their names."""
+
+    dataset: str
+    scenarios: int
+    interface: dict[Literal["observation", "action"], Space]
+
+
+class StartedProcess(msgspec.Struct, frozen=True):
+    """Message of the server's process: its number for one that it has started, its id, and the number of its worlds."""
+
+    process: int
+    pid: int
+    worlds: int
+
+
+class SimulatorProcess(NamedTuple):
     """A process of simulators: its number among those of the server, its id, its worlds, and the way to it."""
 
     number: int
@@ -55,8 +72,8 @@ class Process(NamedTuple):
     exchange: StepExchange
 
 
-class Played(NamedTuple):
-    """What a world plays. ``seed``: of the simulation whose task it is."""
+class WorldTask(NamedTuple):
+    """Scenario and repetition that a world plays. ``seed``: of the simulation whose task it is."""
 
     scenario: int
     repeat: int
@@ -77,12 +94,12 @@ class LocalSession:
         with passed:
             descriptor = passed.fileno()
             self._conversation = Conversation("session", [*arguments, f"--descriptors={descriptor}"], [descriptor])
-        self._processes: list[Process] = []  # by worlds
+        self._processes: list[SimulatorProcess] = []  # by worlds
         self._whole = False  # there is one for each world
         self._each: int | None = None  # worlds of a process, once one has said it
         self._lost = ""
         try:
-            self.world = self._described()
+            self.world = self._receive_world()
         except BaseException:
             self.close()
             raise
@@ -93,15 +110,15 @@ class LocalSession:
         #: Observations of several processes, of which not all may have an order.
         self._last = np.zeros((worlds, *observation.shape), observation.dtype)
         self._orders = bytearray(worlds)
-        self._played: list[Played | None] = [None] * worlds
+        self._played: list[WorldTask | None] = [None] * worlds
         self._none = bytes(worlds)
         self._under_way = self._none
 
-    def _described(self) -> World:
+    def _receive_world(self) -> World:
         for kind, body in self._conversation.messages():
             if kind == "world":
-                spaces = {name: msgspec.convert(body["interface"][name], Space) for name in ("observation", "action")}
-                return World(dataset=body["dataset"], scenarios=body["scenarios"], **spaces)
+                described = msgspec.convert(body, DescribedWorld)
+                return World(dataset=described.dataset, scenarios=described.scenarios, **described.interface)
         raise AssertionError("messages have no end")
 
     @property
@@ -117,7 +134,7 @@ class LocalSession:
     def reset(self, scenario: int, repeat: int, seed: int) -> Observed:
         """Start the scenario that is a task of a simulation with this seed; raise Refused or ScenarioLost."""
         self.order_reset(0, scenario, repeat, seed)
-        return self._observed(self.exchange())
+        return self._observation_of(self.exchange())
 
     def step(self, values: NDArray[np.float64]) -> Observed:
         """Apply an action, flat and finite; raise Refused or ScenarioLost."""
@@ -126,9 +143,9 @@ class LocalSession:
             raise Refused(f"The action has {actions.size} numbers; {values.size} came. The scenario goes on.")
         actions[0] = values.reshape(actions.shape[1:])
         self.order_step(0)
-        return self._observed(self.exchange())
+        return self._observation_of(self.exchange())
 
-    def _observed(self, exchanged: Exchanged) -> Observed:
+    def _observation_of(self, exchanged: Exchanged) -> Observed:
         observations, rewards, outcomes, documents = exchanged
         about, metrics = NOTHING, None
         if documents:
@@ -158,7 +175,7 @@ class LocalSession:
                 named = f" for {self.world.dataset}" if name == "scenario" else ""
                 raise Refused(f"`{name}` is a whole number from 0 to {end - 1}{named}, not {value!r:.80}.")
         self._orders[world] = RESET
-        self._played[world] = Played(scenario, repeat, seed)
+        self._played[world] = WorldTask(scenario, repeat, seed)
 
     def order_step(self, world: int) -> None:
         """Let the next exchange apply the world's entry of ``actions``.
@@ -192,7 +209,7 @@ class LocalSession:
         before = self._under_way
         # Nothing is, until it is known what has become of it: the wait may be interrupted.
         self._under_way = self._none
-        exchanged, lost = self._executed(orders)
+        exchanged, lost = self._execute(orders)
         outcomes = exchanged.outcomes
         under_way = outcomes.translate(UNDER_WAY)
         if IDLE in orders:
@@ -200,18 +217,18 @@ class LocalSession:
             exchanged = exchanged._replace(outcomes=outcomes)
             under_way = bytes(now if order else old for order, now, old in zip(orders, under_way, before, strict=True))
         self._under_way = under_way
-        reasons = [self._ended(process, reason) for process, reason in lost]
-        if not reasons and FAILED in outcomes:
-            document = exchanged.documents.get(outcomes.index(FAILED), Document())
+        reasons = [self._end(process, reason) for process, reason in lost]
+        if not reasons and FAULT in outcomes:
+            document = exchanged.documents.get(outcomes.index(FAULT), Document())
             reasons = [f"The simulator has failed, which ends the scenario: {document.reason}. Reset goes on."]
         if reasons:
             raise ScenarioLost(reasons[0])
         return exchanged
 
-    def _executed(self, orders: bytes) -> tuple[Exchanged, list[tuple[Process, str]]]:
+    def _execute(self, orders: bytes) -> tuple[Exchanged, list[tuple[SimulatorProcess, str]]]:
         """Return what has become of the orders, and the processes that are lost, with the reason."""
-        lost: list[tuple[Process, str]] = []
-        processes = self._running()
+        lost: list[tuple[SimulatorProcess, str]] = []
+        processes = self._all_processes()
         parts: list[tuple[range, Exchanged]] = []
         rung = []
         for process in processes:
@@ -223,16 +240,16 @@ class LocalSession:
                     lost.append((process, str(error)))
         for process in rung:
             try:
-                answered = _answered(process)
+                answered = _collect(process)
             except ProcessLost as error:
                 lost.append((process, str(error)))
                 continue
             if len(processes) == 1:
                 return answered, lost
             parts.append((process.worlds, answered))
-        return self._joined(parts), lost
+        return self._join(parts), lost
 
-    def _ring(self, process: Process, orders: bytes) -> None:
+    def _ring(self, process: SimulatorProcess, orders: bytes) -> None:
         worlds, exchange = process.worlds, process.exchange
         exchange.settle()
         memory, count, ordered = exchange.memory, len(worlds), orders[worlds.start : worlds.stop]
@@ -244,7 +261,7 @@ class LocalSession:
                     memory.scenarios[place], memory.repeats[place], memory.seeds[place] = played
         exchange.ring()
 
-    def _joined(self, parts: Sequence[tuple[range, Exchanged]]) -> Exchanged:
+    def _join(self, parts: Sequence[tuple[range, Exchanged]]) -> Exchanged:
         """Return what has become of the orders to several processes; the worlds of those that are lost are over."""
         observations = self._last
         rewards, outcomes = np.zeros(self.worlds), bytearray([OVER]) * self.worlds
@@ -256,7 +273,7 @@ class LocalSession:
             documents |= {worlds[place]: document for place, document in part.documents.items()}
         return Exchanged(observations.copy(), rewards, bytes(outcomes), documents)
 
-    def _running(self) -> list[Process]:
+    def _all_processes(self) -> list[SimulatorProcess]:
         """Return the processes of all worlds, by worlds; start those that do not run."""
         if not self._whole:
             first = 0
@@ -270,34 +287,35 @@ class LocalSession:
             self._whole = True
         return self._processes
 
-    def _start(self, first: int) -> Process:
+    def _start(self, first: int) -> SimulatorProcess:
         """Start a process for a world and those that follow it, as many as it takes; raise ScenarioLost."""
         worlds = self.worlds - first if self._each is None else self._each
         processes = 1 if self._each is None else self.worlds // self._each
-        spin = SPIN if len(os.sched_getaffinity(0)) > processes else 0.0
+        spin = SPIN + worlds * SPIN_OF_WORLD if len(os.sched_getaffinity(0)) > processes else 0.0
         exchange = StepExchange(*self._spaces, worlds, spin)
         try:
             with contextlib.suppress(OSError):  # it has ended, which the conversation says
                 socket.send_fds(self._passed, [b"\0"], exchange.descriptors)
-            exchange.passed()
-            kind, body = self._told({"start": {"worlds": worlds, "spin": spin}})
+            exchange.close_passed()
+            kind, body = self._ask({"start": {"worlds": worlds, "spin": spin}})
             if kind != "started":
                 raise ScenarioLost(str(body))
         except BaseException:
             exchange.close()
             raise
-        self._each = body["worlds"]
-        return Process(body["process"], body["pid"], range(first, first + body["worlds"]), exchange)
+        started = msgspec.convert(body, StartedProcess)
+        self._each = started.worlds
+        return SimulatorProcess(started.process, started.pid, range(first, first + started.worlds), exchange)
 
-    def _ended(self, process: Process, reason: str) -> str:
+    def _end(self, process: SimulatorProcess, reason: str) -> str:
         """End a process, and return how it has ended."""
         self._processes.remove(process)
         self._whole = False
         process.exchange.close()
-        _, body = self._told({"end": {"process": process.number, "reason": reason}})
+        _, body = self._ask({"end": {"process": process.number, "reason": reason}})
         return str(body)
 
-    def _told(self, order: Mapping[str, Any]) -> tuple[str, Any]:
+    def _ask(self, order: Mapping[str, Any]) -> tuple[str, Any]:
         """Return the answer of the server's process; raise ScenarioLost if it has ended."""
         try:
             if not self._lost:
@@ -316,7 +334,7 @@ class LocalSession:
             self._processes.pop().exchange.close()
 
 
-def _answered(process: Process) -> Exchanged:
+def _collect(process: SimulatorProcess) -> Exchanged:
     """Wait for what has become of a process's orders; raise ProcessLost without an answer."""
     exchange, count = process.exchange, len(process.worlds)
     lengths, outcomes, rewards, observations = exchange.memory.parts(exchange.answers(count))

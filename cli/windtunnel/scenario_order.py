@@ -46,7 +46,7 @@ class ScenarioOrder:
             self._dropped += 1
         return chosen, repeat
 
-    def chosen(self, options: Mapping[str, Any]) -> list[tuple[int, int] | None]:
+    def tasks_of(self, options: Mapping[str, Any]) -> list[tuple[int, int] | None]:
         """Return for each world the scenario and the repetition that options of a reset name; None: the next.
 
         Raise WindtunnelError for options that there are not.

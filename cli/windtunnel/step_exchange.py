@@ -5,11 +5,10 @@ only the copy is looked at; waiting has a deadline.
 """
 
 import os
-import select
 
 import msgspec
 
-from windtunnel.step_memory import DOCUMENT, RING, ArrayType, Document, StepMemory, wait_for
+from windtunnel.step_memory import DOCUMENT, RING, ArrayType, Document, RingWait, StepMemory
 
 #: Seconds for the order of each world.
 ANSWER_SECONDS = 50.0
@@ -22,7 +21,7 @@ class ProcessLost(Exception):
 
 
 class StepExchange:
-    """Memory and pipes, made for a process, which gets ``descriptors``; they are then closed by `passed`.
+    """Memory and pipes, made for a process, which gets ``descriptors``; they are then closed by `close_passed`.
 
     ``memory``: its orders and what they need are to be set before `ring`. ``spin``: seconds for which this process
     polls before it sleeps.
@@ -33,12 +32,10 @@ class StepExchange:
         asked, self._ask = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._answered, answered = os.pipe2(os.O_CLOEXEC)
         self.descriptors = (memory, asked, answered)
-        self._spin = spin
-        self._poll = select.poll()
-        self._poll.register(self._answered, select.POLLIN)
+        self._wait = RingWait(self._answered, spin)
         self._rung = False
 
-    def passed(self) -> None:
+    def close_passed(self) -> None:
         """Close what the process has."""
         for descriptor in self.descriptors:
             os.close(descriptor)
@@ -61,7 +58,7 @@ class StepExchange:
     def answers(self, orders: int) -> bytearray:
         """Wait for the answers to so many orders; return a copy of them, for `StepMemory.parts`. Raise ProcessLost."""
         seconds = ANSWER_SECONDS * orders
-        if not wait_for(self._poll, self._spin, 1000 * seconds):
+        if not self._wait(1000 * seconds):
             raise ProcessLost(f"it gave no answer within {seconds:g} s, and was killed")
         rung = os.read(self._answered, 2 * len(RING))
         if rung != RING:

@@ -2,7 +2,7 @@
 """Step memory: what a trainer and a session's process share, with an order and an answer for each of its worlds.
 
 The trainer makes it, sealed so that it cannot be made shorter: reading behind the end of a file is SIGBUS. Arrays lie
-one behind the other, each at a multiple of ALIGNED bytes; all answers but the documents are in one piece, which the
+one behind the other, each at a multiple of CACHE_LINE bytes; all answers but the documents are in one piece, which the
 trainer copies once before it looks at it. Each wakes the other by a byte in a pipe. An eventfd(2) would be one open
 file of both, whose O_NONBLOCK the process could remove, so that the trainer waits without a deadline.
 """
@@ -10,6 +10,8 @@ file of both, whose O_NONBLOCK the process could remove, so that the trainer wai
 import math
 import mmap
 import os
+import select
+import sys
 import time
 from collections.abc import Mapping
 from itertools import accumulate
@@ -18,19 +20,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-if TYPE_CHECKING:
-    import select
+if sys.platform != "win32":  # on which the client steps on servers only
+    import fcntl
 
+if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: What a world is ordered to do: nothing, to start a scenario, or to apply an action.
 IDLE, RESET, STEP = 0, 1, 2
 #: What has become of an order: the scenario goes on, it is over, a limit of time has ended it, or an error has.
-GOES_ON, OVER, CUT_OFF, FAILED = 0, 1, 2, 3
+GOES_ON, OVER, CUT_OFF, FAULT = 0, 1, 2, 3
 #: What is written to a pipe to wake its reader.
 RING = b"\1"
-#: Bytes to a multiple of which every array begins: those of a cache line.
-ALIGNED = 64
+#: Bytes to a multiple of which every array begins.
+CACHE_LINE = 64
+#: Polls in vain, one after the other, after which a process sleeps at once; and how many times it does so.
+MISSES, REST = 2, 256
 #: The most bytes of a world's document, which is msgpack.
 DOCUMENT = 1 << 16
 
@@ -47,7 +52,7 @@ class ArrayType(NamedTuple):
 
 
 class Document(msgspec.Struct, omit_defaults=True):
-    """What is said of a scenario at its start, at its end, and of an error.
+    """Description of a scenario at its start or its end, or of an error.
 
     ``seed``: of the scenario. ``metrics``: None before the end. ``reason``: of the error.
     """
@@ -103,8 +108,6 @@ class StepMemory:
     @classmethod
     def make(cls, observation: ArrayType, action: ArrayType, worlds: int) -> "tuple[StepMemory, int]":
         """Make the memory; return it with its descriptor."""
-        import fcntl  # the client is imported on systems without it, too
-
         size = cls.size(observation, action, worlds)
         descriptor = os.memfd_create("steps", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(descriptor, size)
@@ -112,7 +115,7 @@ class StepMemory:
         return cls(observation, action, worlds, mmap.mmap(descriptor, size)), descriptor
 
     @classmethod
-    def mapped(cls, observation: ArrayType, action: ArrayType, worlds: int, descriptor: int) -> "StepMemory":
+    def of_descriptor(cls, observation: ArrayType, action: ArrayType, worlds: int, descriptor: int) -> "StepMemory":
         """Return the memory of a descriptor, which is closed. Raise ValueError if it is of another size."""
         try:
             size = cls.size(observation, action, worlds)
@@ -123,25 +126,43 @@ class StepMemory:
             os.close(descriptor)
 
 
-def wait_for(poll: "select.poll", spin: float, milliseconds: float | None = None) -> Any:
-    """Return what `poll` returns. For ``spin`` seconds it is asked again and again, before this process sleeps.
+class RingWait:
+    """Waits for a byte in a pipe. For ``spin`` seconds it polls again and again, before this process sleeps.
 
-    Waking a process takes longer than a step of most worlds: 5 to 70 us.
+    Waking a process on another processor takes longer than a step of most worlds: 50 to 90 us on virtual machines. On a
+    busy machine both processes have one processor, and polling keeps the other from working, while sleeping costs a
+    switch, of 4 us. So what has been in vain is not tried again for a while.
     """
-    if spin:
-        ask, clock = poll.poll, time.perf_counter
-        until = clock() + spin
-        while clock() < until:
-            if ready := ask(0):
-                return ready
-    return poll.poll(milliseconds)
+
+    def __init__(self, descriptor: int, spin: float) -> None:
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLIN)
+        self._spin = spin
+        self._misses, self._rest = 0, 0
+
+    def __call__(self, milliseconds: float | None = None) -> bool:
+        """Return whether the pipe can be read, or is closed, before the time is over; None: whenever that is."""
+        ask = self._poll.poll
+        if self._rest:
+            self._rest -= 1
+        elif self._spin:
+            clock = time.perf_counter
+            until = clock() + self._spin
+            while clock() < until:
+                if ask(0):
+                    self._misses = 0
+                    return True
+            self._misses += 1
+            if self._misses >= MISSES:
+                self._misses, self._rest = MISSES - 1, REST
+        return bool(ask(milliseconds))
 
 
 def _places(observation: ArrayType, action: ArrayType, worlds: int) -> list[int]:
     """Return where each array begins, and where the last ends."""
     asked = (worlds, 8 * worlds, 8 * worlds, 8 * worlds, action.size(worlds))
     answered = (4 * worlds, worlds, 8 * worlds, observation.size(worlds), worlds * DOCUMENT)
-    return list(accumulate((-(-size // ALIGNED) * ALIGNED for size in (*asked, *answered)), initial=0))
+    return list(accumulate((-(-size // CACHE_LINE) * CACHE_LINE for size in (*asked, *answered)), initial=0))
 
 
 def _array(buffer: Any, kind: ArrayType, worlds: int, offset: int) -> "NDArray[Any]":

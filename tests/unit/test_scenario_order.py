@@ -49,9 +49,9 @@ def test_a_seed_begins_the_same_order_again_and_goes_on_drawing_without_it() -> 
 
 def test_options_name_a_scenario_for_all_worlds_or_one_for_each() -> None:
     order = ScenarioOrder(None, 100, 3)
-    assert order.chosen({}) == [None] * 3
-    assert order.chosen({"scenario": 7}) == [(7, 0)] * 3
-    assert order.chosen({"scenario": np.array([1, 2, 3]), "repeat": [0, 1, 2]}) == [(1, 0), (2, 1), (3, 2)]
+    assert order.tasks_of({}) == [None] * 3
+    assert order.tasks_of({"scenario": 7}) == [(7, 0)] * 3
+    assert order.tasks_of({"scenario": np.array([1, 2, 3]), "repeat": [0, 1, 2]}) == [(1, 0), (2, 1), (3, 2)]
     for options, text in (
         ({"scenario": [1, 2]}, "2 numbers for 3 worlds"),
         ({"repeat": 1}, "name `scenario` too"),
@@ -59,4 +59,4 @@ def test_options_name_a_scenario_for_all_worlds_or_one_for_each() -> None:
         ({"speed": 1}, "no option 'speed'"),
     ):
         with pytest.raises(WindtunnelError, match=text):
-            order.chosen(options)
+            order.tasks_of(options)

@@ -27,8 +27,8 @@ def exchange() -> Iterator[StepExchange]:
 def process(exchange: StepExchange) -> Iterator[tuple[StepMemory, int, int]]:
     """The process's side: its memory and pipes."""
     memory, asked, answered = map(os.dup, exchange.descriptors)
-    exchange.passed()
-    yield StepMemory.mapped(OBSERVATION, ACTION, WORLDS, memory), asked, answered
+    exchange.close_passed()
+    yield StepMemory.of_descriptor(OBSERVATION, ACTION, WORLDS, memory), asked, answered
     for descriptor in (asked, answered):
         try:
             os.close(descriptor)
@@ -59,23 +59,23 @@ def test_a_process_cannot_make_the_memory_shorter_or_longer(exchange: StepExchan
     for size in (0, 1 << 30):
         with pytest.raises(PermissionError):
             os.ftruncate(exchange.descriptors[0], size)
-    exchange.passed()
+    exchange.close_passed()
 
 
 def test_a_memory_of_other_spaces_is_refused_before_it_is_mapped(exchange: StepExchange) -> None:
     memory = os.dup(exchange.descriptors[0])
     with pytest.raises(ValueError, match=r"memory of 4 worlds has .* bytes in place of"):
-        StepMemory.mapped(OBSERVATION, ACTION, 4, memory)
+        StepMemory.of_descriptor(OBSERVATION, ACTION, 4, memory)
     with pytest.raises(OSError, match="descriptor"):
         os.close(memory)  # it is closed
-    exchange.passed()
+    exchange.close_passed()
 
 
 Side = tuple[StepMemory, int, int]
 FAULTS: dict[str, tuple[Callable[[Side], object], str]] = {
     "it has ended": (lambda side: (os.close(side[1]), os.close(side[2])), "^$"),
     "it rings twice": (lambda side: os.write(side[2], 2 * RING), "answered more than once"),
-    "it rings another bell": (lambda side: os.write(side[2], b"\0"), "answered more than once"),
+    "it writes another byte": (lambda side: os.write(side[2], b"\0"), "answered more than once"),
     "it is silent": (lambda side: None, r"no answer within 0\.3 s, and was killed"),
 }
 

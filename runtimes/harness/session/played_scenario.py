@@ -16,7 +16,7 @@ from .session_messages import cut_off
 
 
 class SessionSetup(msgspec.Struct, kw_only=True):
-    """What a session must know of the dataset besides its files.
+    """Facts of the dataset that are not in its files.
 
     ``digest``: part of the scenarios' seeds. ``total``: number of scenarios.
     """

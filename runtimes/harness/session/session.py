@@ -36,7 +36,7 @@ def main() -> None:
     channel = FramedSocket(socket.socket(fileno=options["socket"]))
     try:
         try:
-            played = created(world, setup, options["worlds"])
+            played = create_all(world, setup, options["worlds"])
             server = None
             if "memory" in options:
                 descriptors = options["memory"], options["asked"], options["answered"]
@@ -60,7 +60,7 @@ def main() -> None:
         os._exit(BROKEN)
 
 
-def created(world: World, setup: SessionSetup, worlds: int) -> list[PlayedScenario]:
+def create_all(world: World, setup: SessionSetup, worlds: int) -> list[PlayedScenario]:
     """Create so many simulators, or one if several may not work side by side in a process."""
     definition = world.definition
     specs = world.scenarios(definition)

@@ -4,7 +4,6 @@ A trainer may order anything at any time: orders and actions are copied before t
 """
 
 import os
-import select
 from collections.abc import Sequence
 
 import msgspec
@@ -15,7 +14,7 @@ from .played_scenario import PlayedScenario
 from .step_memory import (
     CUT_OFF,
     DOCUMENT,
-    FAILED,
+    FAULT,
     GOES_ON,
     OVER,
     RESET,
@@ -23,12 +22,12 @@ from .step_memory import (
     STEP,
     ArrayType,
     Document,
+    RingWait,
     StepMemory,
-    wait_for,
 )
 
 #: The most characters of an error's text.
-SHOWN = 4000
+LONGEST_REASON = 4000
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -46,17 +45,15 @@ class StepServer:
         observation, action = (
             ArrayType(space.dtype, space.shape) for space in (interface.observation, interface.action)
         )
-        self._memory = StepMemory.mapped(observation, action, worlds, memory)
+        self._memory = StepMemory.of_descriptor(observation, action, worlds, memory)
         self._played, self._spin = played, spin
         self._going_on = bytes([GOES_ON]) * worlds
 
     def serve(self) -> None:
         """Answer until the trainer has closed its pipe; raise SimulatorBroken if this process must be replaced."""
-        poll = select.poll()
-        poll.register(self._asked, select.POLLIN)
-        asked, answered, spin = self._asked, self._answered, self._spin
+        asked, answered, wait = self._asked, self._answered, RingWait(self._asked, self._spin)
         while True:
-            wait_for(poll, spin)
+            wait()
             if not os.read(asked, len(RING)):
                 return
             self._answer()
@@ -80,8 +77,8 @@ class StepServer:
             except SimulatorBroken:
                 raise
             except Exception as error:
-                memory.outcomes[world] = FAILED
-                self._say(world, Document(reason=simulator_error(error)[:SHOWN]))
+                memory.outcomes[world] = FAULT
+                self._say(world, Document(reason=simulator_error(error)[:LONGEST_REASON]))
 
     def _reset(self, world: int, played: PlayedScenario) -> None:
         memory = self._memory
