@@ -10,7 +10,6 @@ It needs `pip install 'windtunnel[gym]'`.
 
 import weakref
 from collections.abc import Mapping
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from windtunnel.built_in_datasets import DATASETS
 from windtunnel.errors import WindtunnelError
-from windtunnel.gym_spaces import ActionCheck, codec_of
+from windtunnel.gym_spaces import ActionCheck, Element, Info, codec_of
 from windtunnel.local_sessions import LocalSession
 from windtunnel.scenario_order import ScenarioOrder
 from windtunnel.sessions import RemoteSession
@@ -45,7 +44,7 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
     a seed begins an order that the seed draws. ``options={"scenario": 17, "repeat": 0}`` names one; the order stays.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as Gymnasium declares it
+    metadata: Info = {"render_modes": []}  # noqa: RUF012 - as Gymnasium declares it
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
         *,
         scenarios: Scenarios | None = None,
         seed: int = 0,
-        params: Mapping[str, Any] | None = None,
+        params: Mapping[str, object] | None = None,
         url: str | None = None,
         server: str | None = None,
         token: str | None = None,
@@ -84,7 +83,7 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
             self.close()
             raise
 
-    def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Mapping[str, object] | None = None) -> tuple[Element, Info]:
         """Start a scenario; the information says which.
 
         Raise WindtunnelError if there is no such scenario, or the environment is closed.
@@ -97,7 +96,7 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
         observed = self._session.reset(*(chosen or self._order.next()), self._seed)
         return self._element_of(observed.values, dict(observed.about))
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Element) -> tuple[Element, float, bool, bool, Info]:
         """Apply an action, which the simulator clips to its space; at the end, `info["metrics"]` are the metrics.
 
         An end by a limit of time is `truncated`, every other `terminated`. Raise Refused for an action that the dataset
@@ -115,7 +114,7 @@ class DatasetEnv(gymnasium.Env):  # type: ignore[misc]
         element, information = self._element_of(observed.values, information)
         return element, reward, observed.over and not cut_off, cut_off, information
 
-    def _element_of(self, values: Any, information: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _element_of(self, values: Element, information: Info) -> tuple[Element, Info]:
         """Return the observation, and the information with the mask of legal actions, if the world has one."""
         element = self._observations.element(values)
         self._legal = element.get(MASK) if isinstance(element, dict) else None

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from gymnasium import spaces
@@ -13,6 +13,14 @@ from numpy.typing import NDArray
 from windtunnel.errors import WindtunnelError
 from windtunnel.sessions import Refused, Space
 
+#: Of Gymnasium, which has no types for them: a space, an element of one, and what is said of a step.
+GymSpace: TypeAlias = Any
+Element: TypeAlias = Any
+Info = dict[str, Any]
+Array = NDArray[Any]
+#: Where a space lies within another.
+Place = tuple[object, ...]
+
 
 class SpaceCodec(NamedTuple):
     """A space, and the order of its parts in the flat array, which is not always Gymnasium's own.
@@ -20,22 +28,22 @@ class SpaceCodec(NamedTuple):
     ``keys``: of each Dict, by its place in the space. ``choices``: the first and the last value of a Discrete.
     """
 
-    space: Any
-    keys: Mapping[tuple[Any, ...], tuple[str, ...]]
+    space: GymSpace
+    keys: Mapping[Place, tuple[str, ...]]
     choices: tuple[int, int] | None
 
-    def element(self, values: Any) -> Any:
+    def element(self, values: Element) -> Element:
         """Return the element that an array has; it may be a view of it."""
         return self.elements(np.asarray(values).reshape(-1))
 
-    def elements(self, values: NDArray[Any]) -> Any:
+    def elements(self, values: Array) -> Element:
         """Return the elements of the last axis, as Gymnasium batches them; of one, if there is no other axis."""
         if isinstance(self.space, spaces.Box):  # by far the most
             return values.reshape(*values.shape[:-1], *self.space.shape).astype(self.space.dtype, copy=False)
         elements, _ = self._elements(self.space, values, 0, ())
         return elements
 
-    def _elements(self, space: Any, flat: NDArray[Any], at: int, place: tuple[Any, ...]) -> tuple[Any, int]:
+    def _elements(self, space: GymSpace, flat: Array, at: int, place: Place) -> tuple[Element, int]:
         if isinstance(space, spaces.Dict):
             parts = {}
             for key in self.keys[place]:
@@ -52,7 +60,7 @@ class SpaceCodec(NamedTuple):
         end = at + int(np.prod(space.shape))
         return flat[..., at:end].reshape(*flat.shape[:-1], *space.shape).astype(space.dtype), end
 
-    def flat(self, element: Any) -> NDArray[np.float64]:
+    def flat(self, element: Element) -> NDArray[np.float64]:
         """Return the flat array of an element. Raise Refused, with what was expected, for a value of no choice.
 
         Numbers of a Box are not compared with its bounds, and floats for a choice are rounded by the simulator: it
@@ -64,14 +72,14 @@ class SpaceCodec(NamedTuple):
                 return np.array([value], np.float64)
         return np.concatenate([np.zeros(0), *self._arrays(self.space, element, ())])
 
-    def _choose(self, elements: NDArray[Any]) -> bool:
+    def _choose(self, elements: Array) -> bool:
         """Return whether each is a value of a Discrete."""
         if self.choices is None or elements.dtype.kind not in "iu":
             return False
         chosen = elements.tolist()
         return bool(self.choices[0] <= min(chosen) and max(chosen) <= self.choices[1])
 
-    def flats(self, elements: Any, batched: Any, ignored: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def flats(self, elements: Element, batched: GymSpace, ignored: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Return a row for each element of ``batched``, a space of Gymnasium's, zeros where they are ignored.
 
         Raise Refused, as `flat` does.
@@ -86,14 +94,14 @@ class SpaceCodec(NamedTuple):
         zeros = np.zeros(self._entries(space))
         return np.stack([zeros if skip else self.flat(row) for row, skip in zip(rows, ignored, strict=True)])
 
-    def _entries(self, space: Any) -> int:
+    def _entries(self, space: GymSpace) -> int:
         if isinstance(space, spaces.Dict):
             return sum(map(self._entries, space.spaces.values()))
         if isinstance(space, spaces.Tuple):
             return sum(map(self._entries, space.spaces))
         return int(np.prod(space.shape))
 
-    def _arrays(self, space: Any, element: Any, place: tuple[Any, ...]) -> Iterator[NDArray[np.float64]]:
+    def _arrays(self, space: GymSpace, element: Element, place: Place) -> Iterator[NDArray[np.float64]]:
         if isinstance(space, spaces.Dict):
             if not isinstance(element, Mapping) or set(element) != set(space.spaces):
                 raise Refused(f"The action is a dict of {', '.join(map(repr, space.spaces))}, not {element!r:.80}.")
@@ -143,13 +151,13 @@ class ActionCheck:
             raise Refused(f"The action's entry {index}{named}{whose} is {value}, which is {fault}.")
 
 
-def _values(space: Any) -> str:
+def _values(space: GymSpace) -> str:
     if not isinstance(space, spaces.Discrete):
         return ""
     return f": a whole number from {space.start} to {space.start + space.n - 1}"
 
 
-def _fitting(space: Any, array: NDArray[Any]) -> Any:
+def _fitting(space: GymSpace, array: Array) -> Element:
     if isinstance(space, spaces.Discrete):
         return np.int64(array.reshape(-1)[0])
     return array.reshape(space.shape).astype(space.dtype if array.dtype.kind == "b" else array.dtype)
@@ -157,7 +165,7 @@ def _fitting(space: Any, array: NDArray[Any]) -> Any:
 
 def codec_of(space: Space) -> SpaceCodec:
     """Return the space of Gymnasium that a description is of."""
-    keys: dict[tuple[Any, ...], tuple[str, ...]] = {}
+    keys: dict[Place, tuple[str, ...]] = {}
     bounds = iter(zip(space.low, space.high, strict=True))
     described = space.gymnasium or {"type": "Box", "shape": space.shape, "dtype": space.dtype}
     if described["type"] == "Box":
@@ -170,9 +178,9 @@ def codec_of(space: Space) -> SpaceCodec:
 def _made(
     described: Mapping[str, Any],
     bounds: Iterator[tuple[float | None, float | None]],
-    place: tuple[Any, ...],
-    keys: dict[tuple[Any, ...], tuple[str, ...]],
-) -> Any:
+    place: Place,
+    keys: dict[Place, tuple[str, ...]],
+) -> GymSpace:
     kind = described["type"]
     if kind == "Dict":
         parts = [(part["key"], part["space"]) for part in described["spaces"]]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from windtunnel.errors import WindtunnelError
 from windtunnel.gym import MASK, DatasetEnv
-from windtunnel.gym_spaces import ActionCheck, codec_of
+from windtunnel.gym_spaces import ActionCheck, Array, Element, Info, codec_of
 from windtunnel.local_sessions import LocalSession
 from windtunnel.scenario_order import ScenarioOrder
 from windtunnel.step_memory import CUT_OFF, GOES_ON, Document
@@ -50,7 +50,7 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
         *,
         scenarios: Scenarios | None = None,
         seed: int = 0,
-        params: Mapping[str, Any] | None = None,
+        params: Mapping[str, object] | None = None,
         server: str | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
@@ -78,7 +78,7 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
             raise
         self._over = np.zeros(num_envs, np.bool_)  # worlds that have ended, and whose next scenario has not started
 
-    def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Mapping[str, object] | None = None) -> tuple[Element, Info]:
         """Start the next scenario in each world, or where `options["reset_mask"]` is true.
 
         A seed draws one order for all worlds. `options["scenario"]` and `options["repeat"]` name one for all, or one
@@ -90,7 +90,7 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
             self._order.begin(self.np_random)
         named = dict(options or {})
         mask = named.pop("reset_mask", None)
-        worlds = range(self.num_envs) if mask is None else np.flatnonzero(mask).tolist()
+        worlds = range(self.num_envs) if mask is None else np.flatnonzero(np.asarray(mask)).tolist()
         chosen = self._order.tasks_of(named)
         for world in worlds:
             self._session.order_reset(world, *(chosen[world] or self._order.next(world)), self._seed)
@@ -99,9 +99,7 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
         infos = self._add_documents({}, exchanged.documents)
         return self._batch(exchanged.observations, infos)
 
-    def step(
-        self, actions: Any
-    ) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+    def step(self, actions: Element) -> tuple[Element, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], Info]:
         """Apply an action in each world, as `DatasetEnv.step` does. Raise Refused: then none was applied."""
         self._check_open()
         session, over = self._session, self._over
@@ -123,7 +121,7 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
         over, truncated = outcomes != GOES_ON, outcomes == CUT_OFF
         observations, rewards = exchanged.observations, exchanged.rewards
         if self.autoreset_mode == AutoresetMode.SAME_STEP and over.any():
-            infos: dict[str, Any] = {}
+            infos: Info = {}
             for world, document in exchanged.documents.items():
                 infos = self._add_info(infos, self._final(self._about(world, document), observations[world]), world)
                 session.order_reset(world, *self._order.next(world), self._seed)
@@ -140,34 +138,34 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
         for world, row in enumerate(rows):
             self._check(row, f" of world {world}")
 
-    def _add_documents(self, infos: dict[str, Any], documents: Mapping[int, Document]) -> dict[str, Any]:
+    def _add_documents(self, infos: Info, documents: Mapping[int, Document]) -> Info:
         for world, document in documents.items():
             infos = self._add_info(infos, self._about(world, document), world)
         return infos
 
-    def _add_info(self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int) -> dict[str, Any]:
+    def _add_info(self, vector_infos: Info, env_info: Info, env_num: int) -> Info:
         """Add what is said of a world, as Gymnasium does; values of several types have an array of objects."""
         for key, value in env_info.items():
             array = vector_infos.get(key)
             if isinstance(array, np.ndarray) and array.dtype != object and not _fits(value, array.dtype):
                 vector_infos[key] = array.astype(object)
                 vector_infos[key][~vector_infos[f"_{key}"]] = None
-        added: dict[str, Any] = super()._add_info(vector_infos, env_info, env_num)
+        added: Info = super()._add_info(vector_infos, env_info, env_num)
         return added
 
-    def _about(self, world: int, document: Document) -> dict[str, Any]:
+    def _about(self, world: int, document: Document) -> Info:
         """Return what is said of a scenario that has begun or ended."""
         about = self._session.about(world, document)
         return about if document.metrics is None else about | {"metrics": dict(document.metrics)}
 
-    def _final(self, info: dict[str, Any], observation: NDArray[Any]) -> dict[str, Any]:
+    def _final(self, info: Info, observation: Array) -> Info:
         """Return what is said of a world that ends and starts in one step."""
         element = self._observations.element(observation.copy())
         if isinstance(element, dict) and MASK in element:
             info = info | {MASK: element[MASK]}
         return {"final_obs": element, "final_info": info}
 
-    def _batch(self, observations: NDArray[Any], infos: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _batch(self, observations: Array, infos: Info) -> tuple[Element, Info]:
         """Return the observations as Gymnasium batches them, and what is said, with the masks of legal actions."""
         elements = self._observations.elements(observations.reshape(self.num_envs, -1))
         if isinstance(elements, dict) and MASK in elements:
@@ -178,12 +176,12 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
         if not self._finalizer.alive:
             raise WindtunnelError("The vector is closed. Make it again.")
 
-    def close_extras(self, **kwargs: Any) -> None:
+    def close_extras(self, **kwargs: object) -> None:
         """End the session, and its processes."""
         self._finalizer()
 
 
-def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
+def _fits(value: object, dtype: "np.dtype[np.generic]") -> bool:
     """Return whether an array has room for a value as it is."""
     if dtype.kind == "i" and type(value) is int:
         return -(1 << 63) <= value < 1 << 63

@@ -31,7 +31,7 @@ LARGEST_SEED = (1 << 63) - 1
 #: By outcome, 1 if the scenario goes on.
 UNDER_WAY = bytes([1]).ljust(256, b"\0")
 #: What is said of a scenario besides its metrics: nothing, in the middle of it.
-NOTHING: Mapping[str, Any] = {}
+NOTHING: Mapping[str, object] = {}
 
 
 class Exchanged(NamedTuple):
@@ -55,7 +55,7 @@ class DescribedWorld(msgspec.Struct, frozen=True):
     interface: dict[Literal["observation", "action"], Space]
 
 
-class StartedProcess(msgspec.Struct, frozen=True):
+class StartedSession(msgspec.Struct, frozen=True):
     """Message of the server's process: its number for one that it has started, its id, and the number of its worlds."""
 
     process: int
@@ -87,7 +87,7 @@ class LocalSession:
     The processes start with the first order, and again after they have ended.
     """
 
-    def __init__(self, dataset: str, params: Mapping[str, Any], server: str | None = None, worlds: int = 1) -> None:
+    def __init__(self, dataset: str, params: Mapping[str, object], server: str | None = None, worlds: int = 1) -> None:
         passed, self._passed = socket.socketpair()
         arguments = [dataset, *(f"--param={name}={json.dumps(value)}" for name, value in params.items())]
         arguments += [f"--server={server}"] if server is not None else []
@@ -193,7 +193,7 @@ class LocalSession:
             self.order_step(world)
         self._orders = bytearray([STEP]) * self.worlds
 
-    def about(self, world: int, document: Document) -> dict[str, Any]:
+    def about(self, world: int, document: Document) -> dict[str, object]:
         """Return what is said of the scenario that a world plays, or has played."""
         played = self._played[world]
         assert played is not None
@@ -303,7 +303,7 @@ class LocalSession:
         except BaseException:
             exchange.close()
             raise
-        started = msgspec.convert(body, StartedProcess)
+        started = msgspec.convert(body, StartedSession)
         self._each = started.worlds
         return SimulatorProcess(started.process, started.pid, range(first, first + started.worlds), exchange)
 
@@ -315,7 +315,7 @@ class LocalSession:
         _, body = self._ask({"end": {"process": process.number, "reason": reason}})
         return str(body)
 
-    def _ask(self, order: Mapping[str, Any]) -> tuple[str, Any]:
+    def _ask(self, order: Mapping[str, object]) -> tuple[str, Any]:
         """Return the answer of the server's process; raise ScenarioLost if it has ended."""
         try:
             if not self._lost:

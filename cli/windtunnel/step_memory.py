@@ -26,6 +26,8 @@ if sys.platform != "win32":  # on which the client steps on servers only
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Array = NDArray[Any]
+
 #: What a world is ordered to do: nothing, to start a scenario, or to apply an action.
 IDLE, RESET, STEP = 0, 1, 2
 #: What has become of an order: the scenario goes on, it is over, a limit of time has ended it, or an error has.
@@ -35,7 +37,7 @@ RING = b"\1"
 #: Bytes to a multiple of which every array begins.
 CACHE_LINE = 64
 #: Polls in vain, one after the other, after which a process sleeps at once; and how many times it does so.
-MISSES, REST = 2, 256
+MISSES, RESTING_EXCHANGES = 2, 256
 #: The most bytes of a world's document, which is msgpack.
 DOCUMENT = 1 << 16
 
@@ -69,7 +71,7 @@ class StepMemory:
     ``answers``: ``lengths``, ``outcomes``, ``rewards`` and ``observations`` in one piece.
     """
 
-    def __init__(self, observation: ArrayType, action: ArrayType, worlds: int, memory: Any) -> None:
+    def __init__(self, observation: ArrayType, action: ArrayType, worlds: int, memory: "mmap.mmap | bytearray") -> None:
         places = _places(observation, action, worlds)
         orders, scenarios, repeats, seeds, actions, lengths, outcomes, rewards, observations, documents, _ = places
         view = memoryview(memory)
@@ -89,7 +91,7 @@ class StepMemory:
         self._dtype, self._shape = np.dtype(observation.dtype), (worlds, *observation.shape)
         self._items = math.prod(self._shape)
 
-    def parts(self, answers: bytearray) -> "tuple[memoryview, bytes, NDArray[Any], NDArray[Any]]":
+    def parts(self, answers: bytearray) -> "tuple[memoryview, bytes, Array, Array]":
         """Return lengths, outcomes, rewards and observations of a copy of the answers."""
         worlds, outcomes = self.worlds, self._outcomes
         observations = np.frombuffer(answers, self._dtype, self._items, self._observations)
@@ -154,7 +156,7 @@ class RingWait:
                     return True
             self._misses += 1
             if self._misses >= MISSES:
-                self._misses, self._rest = MISSES - 1, REST
+                self._misses, self._rest = MISSES - 1, RESTING_EXCHANGES
         return bool(ask(milliseconds))
 
 
@@ -165,5 +167,5 @@ def _places(observation: ArrayType, action: ArrayType, worlds: int) -> list[int]
     return list(accumulate((-(-size // CACHE_LINE) * CACHE_LINE for size in (*asked, *answered)), initial=0))
 
 
-def _array(buffer: Any, kind: ArrayType, worlds: int, offset: int) -> "NDArray[Any]":
+def _array(buffer: memoryview, kind: ArrayType, worlds: int, offset: int) -> "Array":
     return np.frombuffer(buffer, kind.dtype, worlds * math.prod(kind.shape), offset).reshape(worlds, *kind.shape)

@@ -47,11 +47,12 @@ class World:
             return [json.loads(line) for line in file if line.strip()]
 
 
-def start(options: Mapping[str, Any]) -> World:
+def start(options: Mapping[str, Any], *, makes_memory: bool = False) -> World:
     """Confine this process as its parent asks, import the simulator of the dataset, and seal the sandbox.
 
     ``options``: `dataset`, the folder; `world`, what is known of its definition, or None to read its file;
-    `confinement`, or None for no sandbox. Exits if the dataset names an unknown simulator.
+    `confinement`, or None for no sandbox. ``makes_memory``: that it shares with a model server.
+    Exits if the dataset names an unknown simulator.
     """
     folder = Path(options["dataset"])
     # The platform's own file, also for datasets of users; it says whether the process may fork.
@@ -61,7 +62,7 @@ def start(options: Mapping[str, Any]) -> World:
     kind = definition.simulator
     if not re.fullmatch(r"[a-z][a-z0-9_]*", kind):
         raise SystemExit(f"the dataset names an unknown simulator: {kind!r}")
-    level = confined(options.get("confinement"), starts_processes=starts_processes)
+    level = confined(options.get("confinement"), starts_processes=starts_processes, makes_memory=makes_memory)
     module = importlib.import_module(f"..simulators.{kind}", __package__)
     if hasattr(module, "preload"):
         module.preload(definition)
@@ -70,7 +71,7 @@ def start(options: Mapping[str, Any]) -> World:
     return World(folder=folder, definition=definition, module=module, processes=processes)
 
 
-def confined(options: Mapping[str, Any] | None, *, starts_processes: bool) -> int:
+def confined(options: Mapping[str, Any] | None, *, starts_processes: bool, makes_memory: bool = False) -> int:
     """Confine this process; return the level of its sandbox, which is sealed above 1; 0: it has none.
 
     Processes that it starts run code of users, and have address space for its shared libraries.
@@ -81,7 +82,7 @@ def confined(options: Mapping[str, Any] | None, *, starts_processes: bool) -> in
     from ..sandbox.allowances import LIBRARIES
 
     own = {"may_fork": True, "libraries": LIBRARIES} if starts_processes else {}
-    return confine(Confinement(**{**options, **own, "makes_memory": True})).level
+    return confine(Confinement(**{**options, **own, "makes_memory": makes_memory})).level
 
 
 def seal_at(level: int) -> None:

@@ -53,7 +53,7 @@ LEAST_PATIENCE, MOST_PATIENCE, PATIENCE_SHARE = 2.0, 10.0, 0.1
 def main() -> None:
     """Confine this process, import the simulator, seal the sandbox, and execute the runner's orders to the last."""
     options = json.loads(sys.argv[1])
-    world = start(options)
+    world = start(options, makes_memory=True)
     runner = RunnerConnection(socket.socket(fileno=options["socket"]))
     evaluator = Evaluator(runner, map_page(options["page"]), world)
     try:

@@ -19,7 +19,12 @@ class PlannedTask(NamedTuple):
     @property
     def latency_steps(self) -> int:
         """By how many steps its actions are delayed."""
-        return int(self.scenario.params.get("latency_steps", 0))
+        return delay_of(self.scenario)
+
+
+def delay_of(scenario: Scenario) -> int:
+    """Return by how many steps the actions of a scenario are delayed."""
+    return int(scenario.params.get("latency_steps", 0))
 
 
 class PlannedTasks:

@@ -9,11 +9,10 @@ import json
 import os
 import socket
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from ..evaluator.confined_start import World, start
 from ..evaluator.episodes import not_finite, simulator_error
@@ -25,22 +24,41 @@ from .played_scenario import PlayedScenario, SessionSetup
 from .session_messages import Answer, Created, Failed, Observed, Order, Refused, ResetOrder
 from .step_server import StepServer
 
+if TYPE_CHECKING:
+    from ..models.base import Array
+
 _decoder = msgspec.msgpack.Decoder(Order)
+
+
+class SessionOptions(msgspec.Struct, kw_only=True):
+    """Options of the process. ``socket``, ``memory``, ``asked`` and ``answered`` are descriptors.
+
+    ``memory``: None if a server orders by messages. ``asked``: the pipe that is read; ``answered``: that is written to.
+    ``spin``: seconds for which this process polls before it sleeps.
+    """
+
+    setup: SessionSetup
+    socket: int
+    worlds: int
+    memory: int | None = None
+    asked: int = -1
+    answered: int = -1
+    spin: float = 0.0
 
 
 def main() -> None:
     """Confine this process, create the simulators, and execute the orders to the last."""
     options = json.loads(sys.argv[1])
     world = start({**options, "world": None})
-    setup = msgspec.convert(options["setup"], SessionSetup)
-    channel = FramedSocket(socket.socket(fileno=options["socket"]))
+    ordered = msgspec.convert(options, SessionOptions)
+    channel = FramedSocket(socket.socket(fileno=ordered.socket))
     try:
         try:
-            played = create_all(world, setup, options["worlds"])
+            played = create_all(world, ordered.setup, ordered.worlds)
             server = None
-            if "memory" in options:
-                descriptors = options["memory"], options["asked"], options["answered"]
-                server = StepServer(played, options["worlds"], descriptors, options["spin"])
+            if ordered.memory is not None:
+                descriptors = ordered.memory, ordered.asked, ordered.answered
+                server = StepServer(played, ordered.worlds, descriptors, ordered.spin)
         except SimulatorBroken:
             raise
         except Exception as error:
@@ -99,5 +117,5 @@ class Session:
             answer.metrics = self._played.metrics()
         return answer
 
-    def _observed(self, observation: NDArray[Any]) -> Observed:
+    def _observed(self, observation: "Array") -> Observed:
         return Observed(observation.reshape(-1).tolist(), self._played.seed)

@@ -1,7 +1,6 @@
 """Session messages: orders of a server that plays scenarios for its clients, and answers of a session, as msgpack."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -61,7 +60,7 @@ class Failed(msgspec.Struct, tag="failed"):
 Answer = Created | Broken | Observed | Refused | Failed
 
 
-def cut_off(metrics: Mapping[str, Any], outcomes: Mapping[str, str]) -> bool:
+def cut_off(metrics: Mapping[str, object], outcomes: Mapping[str, str]) -> bool:
     """Return whether a limit of time, not the world, has ended the scenario with these metrics.
 
     ``outcomes``: the dataset's names of the ends "terminated" and "truncated".
