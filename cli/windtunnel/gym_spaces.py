@@ -39,7 +39,7 @@ class SpaceCodec(NamedTuple):
     def elements(self, values: Array) -> Element:
         """Return the elements of the last axis, as Gymnasium batches them; of one, if there is no other axis."""
         if isinstance(self.space, spaces.Box):  # by far the most
-            return values.reshape(*values.shape[:-1], *self.space.shape).astype(self.space.dtype, copy=False)
+            return values.reshape((*values.shape[:-1], *self.space.shape)).astype(self.space.dtype, copy=False)
         elements, _ = self._elements(self.space, values, 0, ())
         return elements
 
@@ -58,7 +58,7 @@ class SpaceCodec(NamedTuple):
         if isinstance(space, spaces.Discrete):
             return np.int64(flat[..., at]), at + 1
         end = at + int(np.prod(space.shape))
-        return flat[..., at:end].reshape(*flat.shape[:-1], *space.shape).astype(space.dtype), end
+        return flat[..., at:end].reshape((*flat.shape[:-1], *space.shape)).astype(space.dtype), end
 
     def flat(self, element: Element) -> NDArray[np.float64]:
         """Return the flat array of an element. Raise Refused, with what was expected, for a value of no choice.
