@@ -34,7 +34,7 @@ from .runner_connection import (
     RunnerGone,
     SetupOrder,
 )
-from .world_count import USUAL, WorldCount
+from .world_count import WorldCount
 from .worlds import Worlds
 
 #: Exit code of an evaluator whose simulator's state is undefined after a fatal error.
@@ -43,11 +43,6 @@ BROKEN = 70
 STRIKES = 3
 #: How far tasks run ahead of the first without a result, in numbers of worlds: their results wait.
 AHEAD = 8
-#: What the rest of a range must take alone, with `worlds` of auto: seconds, and calls of the model. A comparison of
-#: kernels takes some 0.03 s and 300 calls.
-WORTHWHILE_SECONDS, WORTHWHILE_CALLS = 0.1, 600
-#: The least and the most seconds of such a comparison, and its share of the rest of a range between them.
-LEAST_PATIENCE, MOST_PATIENCE, PATIENCE_SHARE = 2.0, 10.0, 0.1
 
 
 def main() -> None:
@@ -80,7 +75,6 @@ class Evaluator:
         self._simulators: list[Simulator] = []  # one per row of a batch
         self._count = WorldCount(1, 1.0)
         self._worlds: Worlds | None = None
-        self._seconds_alone = self._latency_alone = 0.0  # of the last task that was played by itself
         self._alone: set[int] = set()  # tasks that have begun beside others, and are to be played by themselves
         self._model_server: ModelServerClient | None = None
 
@@ -122,18 +116,12 @@ class Evaluator:
             describe_model=self._describe_model if setup.dry_run else None,
             keep_actions=definition.record and setup.record != "none",
         )
-        self._count = WorldCount(self._most_worlds(), setup.deadline)
+        alone = setup.isolation != "launch" or setup.batch > 1 or setup.dry_run or not self._world.many
+        asked = None if setup.worlds == "auto" else int(setup.worlds)
+        self._count = WorldCount(1 if alone else asked, setup.deadline)
         create = partial(self._world.create, definition)
         self._worlds = Worlds(create, self._count, self._page, keep_actions=self._options.keep_actions)
         self._runner.send_message("ready")
-
-    def _most_worlds(self) -> int:
-        """Return how many worlds may work side by side, if the model server can."""
-        setup = self._setup
-        alone = setup.isolation != "launch" or setup.batch > 1 or setup.dry_run
-        if alone or not self._world.many:
-            return 1
-        return USUAL if setup.worlds == "auto" else int(setup.worlds)
 
     def _connect_model_server(self, order: ModelServerOrder) -> None:
         """Connect to the order's model server and load the model; report `loaded` or `refused`."""
@@ -148,7 +136,7 @@ class Evaluator:
             batch=len(self._simulators),
             deadline=setup.deadline,
             per_scenario=setup.isolation == "scenario",
-            rows=self._most_worlds(),
+            rows=self._count.most,
             read_times=self._runner.server_times,
         )
         model_server.describe_end = self._runner.model_server_end
@@ -197,18 +185,12 @@ class Evaluator:
     def _kernel(self, order: RangeOrder) -> Kernel | None:
         """Return how the model server computes the actions of tasks side by side; None: the next is played alone."""
         number, model_server = self._reports.next, self._model_server
-        left = self._reports.stop - number
-        if number <= order.careful_until or self._alone or min(self._count.worlds, left) == 1:
+        if number <= order.careful_until or self._alone or model_server is None or model_server.rows is None:
             return None
-        if model_server is None or model_server.rows is None:
-            return None
-        rest = left * self._seconds_alone
-        least = max(WORTHWHILE_SECONDS, WORTHWHILE_CALLS * self._latency_alone)
-        if self._setup.worlds == "auto" and rest < least:
+        if (patience := self._count.patience(self._reports.stop - number)) is None:
             return None
         try:
             one_step = self._world.one_step(self._setup.definition)
-            patience = min(MOST_PATIENCE, max(LEAST_PATIENCE, PATIENCE_SHARE * rest))
             kernel = model_server.open_rows(one_step=one_step, patience=patience)
         except ModelFault as fault:
             self._failed(fault, together=True)
@@ -279,10 +261,7 @@ class Evaluator:
         except SimulatorBroken:
             self._reports.flush()  # the results of earlier tasks are valid
             raise
-        self._seconds_alone = result.seconds
-        if result.latencies:
-            self._latency_alone = min(result.latencies)
-            self._count.record_answer(1, self._latency_alone)
+        self._count.record_task(result.seconds, result.latencies)
         if last or not isinstance(fault, Interrupted):
             self._reports.add(task, result)
         return fault
