@@ -30,7 +30,7 @@ class StepExchange:
     def __init__(self, observation: ArrayType, action: ArrayType, worlds: int, spin: float) -> None:
         self.memory, memory = StepMemory.make(observation, action, worlds)
         asked, self._ask = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._answered, answered = os.pipe2(os.O_CLOEXEC)
+        self._answered, answered = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.descriptors = (memory, asked, answered)
         self._wait = RingWait(self._answered, spin)
         self._rung = False
@@ -60,7 +60,10 @@ class StepExchange:
         seconds = ANSWER_SECONDS * orders
         if not self._wait(1000 * seconds):
             raise ProcessLost(f"it gave no answer within {seconds:g} s, and was killed")
-        rung = os.read(self._answered, 2 * len(RING))
+        try:
+            rung = os.read(self._answered, 2 * len(RING))
+        except BlockingIOError:  # it has opened the pipe's other end, too
+            raise ProcessLost("it has read its own answer") from None
         if rung != RING:
             raise ProcessLost("it has answered more than once" if rung else "")
         self._rung = False

@@ -102,6 +102,19 @@ def test_a_process_that_answers_orders_that_it_never_reads_is_lost_when_its_pipe
             exchange.answers(WORLDS)
 
 
+def test_a_process_that_reads_its_own_ring_is_lost_and_does_not_keep_the_trainer_waiting(
+    exchange: StepExchange, process: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taker = os.open(f"/proc/self/fd/{process[2]}", os.O_RDONLY)
+    wait = exchange._wait
+    monkeypatch.setattr(exchange, "_wait", lambda milliseconds: wait(milliseconds) and os.read(taker, 1))
+    exchange.ring()
+    os.write(process[2], RING)
+    with pytest.raises(ProcessLost, match="has read its own answer"):
+        exchange.answers(WORLDS)
+    os.close(taker)
+
+
 @pytest.mark.parametrize("said", [b"", b"\xc1", b"\x91" * 5000, b"\x81\xa7metrics\x91\x01", b"\xff" * (1 << 16)])
 @pytest.mark.parametrize("length", [0, 1, 5000, 1 << 31])
 def test_a_document_that_is_none_loses_the_process_and_not_the_trainer(
