@@ -143,7 +143,7 @@ class ScenarioProcess:
                 poller.unregister(self._own)
             event = ready.get(self._output, 0)
             if event & select.POLLIN:
-                self._relay()
+                self._relay(os.SPLICE_F_NONBLOCK)  # the process can read from its pipe, too
             if event and not event & select.POLLIN:
                 poller.unregister(self._output)  # the process has closed it; the rest is relayed at its end
                 pausing = False
@@ -166,15 +166,15 @@ class ScenarioProcess:
         os.close(self._end)
         return os.waitstatus_to_exitcode(status)
 
-    def _relay(self) -> bool:
+    def _relay(self, flags: int = 0) -> bool:
         """Move output from pipe to pipe, within the kernel; return whether more may follow.
 
         In the zygote's memory it would be inherited, freed but not cleared, by the next scenario's process.
         """
         try:
-            return os.splice(self._output, sys.stdout.fileno(), PIECE) > 0
+            return os.splice(self._output, sys.stdout.fileno(), PIECE, flags=flags) > 0
         except OSError:
-            return False  # the reader of the model server's output has ended
+            return False  # the reader of the model server's output has ended, or there is nothing to be moved at once
 
 
 def _run_scenario(plan: ScenarioPlan, own: int, writing: int, zygote: int, *, first: bool) -> NoReturn:
