@@ -7,7 +7,7 @@ import signal
 import socket
 from collections.abc import Callable, Mapping
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -49,8 +49,7 @@ LAST = 64
 
 _hello_decoder = msgspec.msgpack.Decoder(Hello)
 _ended_decoder = msgspec.msgpack.Decoder(Ended)
-_loaded_decoder = msgspec.msgpack.Decoder(LoadedReply | ErrorReply)
-_rows_decoder = msgspec.msgpack.Decoder(RowsReply | ErrorReply)
+Reply = TypeVar("Reply", LoadedReply, RowsReply)
 
 
 class ModelServerClient:
@@ -132,7 +131,6 @@ class ModelServerClient:
 
         ``step``: seconds from one action to the next, if the dataset has them. Raises the model server's refusal.
         """
-        seq = self._socket.draw()
         if self._most_rows:
             try:
                 self.rows = RowExchange(self._socket, self._interface, self._most_rows)
@@ -148,7 +146,7 @@ class ModelServerClient:
             "step": step,
             **({"rows": self._most_rows} if self._most_rows else {}),
         }
-        frame = framed(("load", seq, request))
+        frame = framed(("load", self._socket.draw(), request))
         with contextlib.ExitStack() as passed_on:
             passed = [] if isinstance(model, str) else [model]
             if self._per_scenario and self._process_per_scenario:
@@ -168,15 +166,7 @@ class ModelServerClient:
             self._socket.send(frame[sent:])
         watch = self._socket.watch(LOAD)
         received = self._use_first_process(self._sockets, watch) if self._sockets is not None else b""
-        try:
-            answer: LoadedReply | ErrorReply = _loaded_decoder.decode(self._socket.receive_small(watch, received))
-        except (msgspec.MsgspecError, RecursionError):
-            raise Garbage("the model server's answer to `load` is not a frame of the protocol") from None
-        if answer.seq != seq:
-            raise Garbage("the model server answered another request")
-        if isinstance(answer, ErrorReply):
-            raise reported(answer)
-        return _visible_values(answer.info)
+        return _visible_values(self._answer("load", LoadedReply, watch, received).info)
 
     def begin(self, seed: int) -> None:
         """Send `reset` without waiting for the reply, unless it was sent with this seed or has no process yet."""
@@ -251,17 +241,22 @@ class ModelServerClient:
         if self._resetting is not None:
             self._await_ready()
         self._done()
-        seq = self._socket.draw()
-        self._socket.send(framed(("rows", seq, one_step, patience)))
+        self._socket.send(framed(("rows", self._socket.draw(), one_step, patience)))
+        kernel = self._answer("rows", RowsReply, self._socket.watch(LOAD)).kernel
+        return None if kernel == "none" else kernel
+
+    def _answer(self, request: str, reply: type[Reply], watch: DeadlineWatch, beginning: bytes = b"") -> Reply:
+        """Receive the answer to the last request, after its ``beginning``; raise the model server's refusal."""
+        received = self._socket.receive_small(watch, beginning)
         try:
-            answer: RowsReply | ErrorReply = _rows_decoder.decode(self._socket.receive_small(self._socket.watch(LOAD)))
+            answer: Reply | ErrorReply = msgspec.msgpack.decode(received, type=reply | ErrorReply)
         except (msgspec.MsgspecError, RecursionError):
-            raise Garbage("the model server's answer to `rows` is not a frame of the protocol") from None
-        if answer.seq != seq:
+            raise Garbage(f"the model server's answer to `{request}` is not a frame of the protocol") from None
+        if answer.seq != self._socket.seq:
             raise Garbage("the model server answered another request")
         if isinstance(answer, ErrorReply):
             raise reported(answer)
-        return None if answer.kernel == "none" else answer.kernel
+        return answer
 
     def close(self) -> None:
         """Send `close` and close the socket."""
