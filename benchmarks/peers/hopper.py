@@ -18,10 +18,7 @@ import onnxruntime
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from mujoco import rollout
 
-from runtimes.harness.simulators.mujoco import (
-    RENDERING,  # noqa: F401 - the tasks are imported without a renderer
-    preload,
-)
+from runtimes.harness.simulators.mujoco import preload
 
 WORLDS = 16
 #: Of Hopper-v5: steps of the solver for an action, the longest episode, and where it is healthy.
