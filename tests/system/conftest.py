@@ -8,7 +8,7 @@ import pytest
 
 from runtimes import catalogue, environments
 from tests.cached import ENVIRONMENTS
-from tests.system.platform_process import PlatformProcess
+from tests.system.platform_process import PlatformProcess, share_environments
 
 StartPlatform = Callable[..., PlatformProcess]
 FORMATS = [("python", "python"), ("onnx", "onnx"), ("tensorflow", "tflite")]
@@ -21,6 +21,13 @@ def prepared_environments() -> None:
     specs += [catalogue.runtimes()[name].formats[format].environment for name, format in FORMATS]
     for environment in specs:
         environments.prepare(environment, ENVIRONMENTS, lambda message, fraction: None)
+
+
+@pytest.fixture
+def home(prepared_environments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home of its own for a client that plays on this machine, with the environments of other tests."""
+    share_environments(tmp_path)
+    monkeypatch.setenv("WINDTUNNEL_HOME", str(tmp_path))
 
 
 @pytest.fixture(scope="session")

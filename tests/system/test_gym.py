@@ -19,7 +19,7 @@ from runtimes import catalogue, environments
 from tests.cached import ENVIRONMENTS, tool
 from tests.document_commands import ROOT, blocks
 from tests.simulators import test_pytorch_models as pytorch
-from tests.system.platform_process import PlatformProcess, share_environments
+from tests.system.platform_process import PlatformProcess
 from tests.system.test_openenv_server import POLICIES, OpenEnvServer
 from tests.waiting import until
 from windtunnel import WindtunnelError
@@ -28,13 +28,8 @@ from windtunnel.sessions import Refused, ScenarioLost
 
 #: What Gymnasium's checker recommends and worlds of others do not have.
 RECOMMENDED = ("ignore:.*A Box (observation|action) space", "ignore:.*For Box action spaces")
+pytestmark = pytest.mark.usefixtures("home")
 Make = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def home(prepared_environments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    share_environments(tmp_path)
-    monkeypatch.setenv("WINDTUNNEL_HOME", str(tmp_path))
 
 
 @pytest.fixture

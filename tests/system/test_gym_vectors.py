@@ -15,24 +15,19 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import windtunnel.gym
-from tests.system.platform_process import PlatformProcess, share_environments
+from tests.system.platform_process import PlatformProcess
 from tests.system.test_openenv_server import POLICIES
 from tests.waiting import until
 from windtunnel import WindtunnelError, step_exchange
 from windtunnel.gym_vector import DatasetVectorEnv
 from windtunnel.sessions import Refused, ScenarioLost
 
+pytestmark = pytest.mark.usefixtures("home")
 Make = Callable[..., Any]
 #: What became of a step: the observation's bytes, the reward, and whether the scenario was terminated or truncated.
 Step = tuple[bytes, float, bool, bool]
 #: The steps of each scenario and repetition.
 Trajectories = dict[tuple[int, int], list[Step]]
-
-
-@pytest.fixture(autouse=True)
-def home(prepared_environments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    share_environments(tmp_path)
-    monkeypatch.setenv("WINDTUNNEL_HOME", str(tmp_path))
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """A second version of a built-in dataset: what both measure is equal, and the bare name is the first."""
 
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 
 import windtunnel.gym  # noqa: F401 - registers the ids
-from tests.system.platform_process import PlatformProcess, share_environments
+from tests.system.platform_process import PlatformProcess
 
 BASELINE = {"model": "idm", "scenarios": {"range": [240, 244]}, "seed": 3}
 
@@ -30,11 +29,8 @@ def test_the_second_version_of_car_street_has_the_results_of_the_first_and_a_met
     assert all(any_user <= leader for any_user, leader in pairs) and any(one < other for one, other in pairs)
 
 
-def test_an_environment_of_a_version_is_named_with_it(
-    prepared_environments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    share_environments(tmp_path)
-    monkeypatch.setenv("WINDTUNNEL_HOME", str(tmp_path))
+@pytest.mark.usefixtures("home")
+def test_an_environment_of_a_version_is_named_with_it() -> None:
     worlds = [
         gymnasium.make("windtunnel/dataset", dataset=name, scenarios=[240]) for name in ("car_street", "car_street@2")
     ]
