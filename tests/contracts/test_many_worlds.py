@@ -95,10 +95,10 @@ def test_the_shared_page_has_the_task_whose_world_died() -> None:
 
 
 def test_auto_has_sixteen_worlds_once_it_is_worth_the_comparison_of_kernels() -> None:
-    with evaluator_pair(worker_spec(), ZERO, play_of(worlds="auto")) as pair:
+    with evaluator_pair(worker_spec(), ZERO, play_of()) as pair:
         short = {most_worlds(pair.run(0, 20)) for _ in range(9)}
     assert 1 in short, "on a machine that stalls, twenty trivial tasks may take long, but not each time"
-    with evaluator_pair(worker_spec(), ZERO, play_of(worlds="auto", params={"sleep_ms": 2})) as pair:
+    with evaluator_pair(worker_spec(), ZERO, play_of(params={"sleep_ms": 2})) as pair:
         assert most_worlds(pair.run(0, TASKS)) == USUAL == 16
 
 

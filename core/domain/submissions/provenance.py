@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from core.domain.submissions.declared_members import WholeOrAuto
 from core.domain.submissions.stored_documents import decode_document
 
 
@@ -86,7 +85,7 @@ class PlaySettings(_ProvenancePart, frozen=True, kw_only=True):
     """How the tasks are played: what evaluators get, beside the dataset's definition.
 
     ``tasks``: the plan (runtimes/harness/evaluator/tasks.py). ``isolation``: of the dataset alone until the model is
-    known. ``deadline``: seconds for an action. ``worlds``: as the submission has it; results do not depend on it.
+    known. ``deadline``: seconds for an action. ``worlds``: None: `auto`; results do not depend on it.
     """
 
     tasks: Mapping[str, Any]
@@ -96,7 +95,7 @@ class PlaySettings(_ProvenancePart, frozen=True, kw_only=True):
     dry_run: bool
     isolation: str | None
     batch: int
-    worlds: WholeOrAuto = "auto"
+    worlds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,7 +215,8 @@ class Resolver:
         record = submission.record or ("all" if declared.record else "none")
         if record not in RECORDS:
             raise Invalid(f"`record` is one of {', '.join(RECORDS)}.")
-        if submission.worlds != "auto" and not 1 <= submission.worlds <= MOST_WORLDS:
+        worlds = None if submission.worlds == "auto" else submission.worlds
+        if worlds is not None and not 1 <= worlds <= MOST_WORLDS:
             raise Invalid(f"`worlds` must be in 1..{MOST_WORLDS}, or auto.")
         model = ResolvedModel(name="", version=None, digest=None, format=None)
         if (reference := submission.model_reference) is not None:
@@ -237,7 +238,7 @@ class Resolver:
                 dry_run=submission.dry_run,
                 isolation=declared.isolation,  # the dataset's, until the model's format is known
                 batch=int(plan["params"].get("batch", 1)),
-                worlds=submission.worlds,
+                worlds=worlds,
             ),
         )
 

@@ -117,8 +117,7 @@ class Evaluator:
             keep_actions=definition.record and setup.record != "none",
         )
         alone = setup.isolation != "launch" or setup.batch > 1 or setup.dry_run or not self._world.many
-        asked = None if setup.worlds == "auto" else int(setup.worlds)
-        self._count = WorldCount(1 if alone else asked, setup.deadline)
+        self._count = WorldCount(1 if alone else setup.worlds, setup.deadline)
         create = partial(self._world.create, definition)
         self._worlds = Worlds(create, self._count, self._page, keep_actions=self._options.keep_actions)
         self._runner.send_message("ready")

@@ -28,7 +28,7 @@ class EvaluationSetup(msgspec.Struct, dict=True):
     dry_run: bool = False
     isolation: str = "launch"
     batch: int = 1
-    worlds: int | str = "auto"
+    worlds: int | None = None  # None: `auto`
     format: str = ""
 
     @cached_property
