@@ -138,6 +138,10 @@ class NotAllowed(Invalid):
     """The submission names an option of the cluster that is not in its executor's `allowed`. Leave that option out."""
 
 
+class TrustedNotAllowed(Invalid):
+    """This platform runs no model in the evaluator's process. Leave `trusted` out, or set WINDTUNNEL_TRUSTED=yes."""
+
+
 class UnknownRuntime(Invalid):
     """There is no runtime with this name. `GET /v1/runtimes` lists them."""
 

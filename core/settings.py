@@ -152,6 +152,10 @@ class Settings:
     anonymous: bool = False
     #: ``auto``: the strongest sandbox of this machine, refusing models with code if it is weak; ``none``: no sandbox.
     sandbox: str = "auto"
+    #: Whether submissions may have ``trusted: true``, which runs a model in the evaluator's process, where it can
+    #: change its own score: ``yes``, ``no``, or ``auto``, which allows it on a laptop alone: a server on loopback,
+    #: without further names, proxies and executors.
+    trusted: str = "auto"
     #: Port of the dispatcher's Prometheus metrics of executors; 0: none. The API's metrics are at its ``/metrics``.
     metrics_port: int = 0
     #: Port of the jobs role's Prometheus metrics of queues and workers; 0: none.
@@ -208,6 +212,8 @@ class Settings:
         settings = cls(**values)
         if settings.sandbox not in {"auto", "none"}:
             raise ValueError(f"{PREFIX}SANDBOX: 'auto' or 'none', not {settings.sandbox!r}")
+        if settings.trusted not in {"auto", "yes", "no"}:
+            raise ValueError(f"{PREFIX}TRUSTED: 'auto', 'yes' or 'no', not {settings.trusted!r}")
         try:
             _ = settings.job_kinds
         except ValueError as error:
@@ -233,6 +239,12 @@ class Settings:
     def max_workers(self) -> int:
         """Workers at once on this machine."""
         return self.workers or os.cpu_count() or 1
+
+    @property
+    def allows_trusted(self) -> bool:
+        """Whether a submission may have its model run in the evaluator's process."""
+        laptop = self.host in LOOPBACK and not (self.names or self.trusted_proxies or self.executors)
+        return self.trusted == "yes" or (self.trusted == "auto" and laptop)
 
     @property
     def runner_api_address(self) -> str:

@@ -109,6 +109,7 @@ def _build(folder: Path, root: Path, settings: Settings, sandbox: Mapping[str, A
         max_upload=settings.max_upload,
         max_unpacked=settings.max_unpacked,
         disk_floor=settings.disk_floor or FLOOR,
+        trusted=True,  # the model, the machine and the results are all the caller's
         installer=InstallerOptions(
             indexes=settings.package_indexes,
             hosts=settings.package_hosts,

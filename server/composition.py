@@ -78,6 +78,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             disk_floor=settings.disk_floor,
             uploads_per_caller=settings.uploads_per_caller,
             dry_runs=settings.dry_runs,
+            trusted=settings.allows_trusted,
             connections=connections,
             model_origins=model_origins_of(settings),
             cache_nodes=cache_nodes_of(settings).nodes,

@@ -164,6 +164,7 @@ def dispatch(settings: Settings) -> int:
             executor_configs=executor_configs,
             runner_api_url=settings.runner_api_address,
             gangs=with_gangs(executor_configs),
+            trusted=settings.allows_trusted,
         ),
         [ManagedExecutor(context, executors[context.name]) for context in executor_configs],
         run_dir=settings.run_dir,

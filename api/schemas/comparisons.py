@@ -5,7 +5,16 @@ from marshmallow import fields, validate
 from api.schemas.fields import Choice, Open, Strict, Text
 from api.schemas.members import array, dictionary, document, documents, integer, real, string
 from api.schemas.results import SIMULATION_ID, STATUSES
-from api.schemas.verdicts import DESIGN, DESIGNS, METHOD, METHODS, FlipsSchema, GroupVerdictSchema, VerdictSchema
+from api.schemas.verdicts import (
+    DESIGN,
+    DESIGNS,
+    METHOD,
+    METHODS,
+    NOTICE,
+    FlipsSchema,
+    GroupVerdictSchema,
+    VerdictSchema,
+)
 
 
 class ComparisonQuery(Strict):
@@ -120,6 +129,8 @@ class ComparisonSchema(Open):
     to = string("Id of the other simulation.")
     dataset = string("Name of the dataset that both have played.")
     models = array(fields.String(), "Names: this one's, the other's.")
+    trusted = array(fields.Boolean(), "Whether each model ran in the evaluator's process: this one's, the other's.")
+    notice = string(NOTICE, allow_none=True)
     metrics = dictionary("Paired differences, by name of the metric.", fields.Nested(PairedMetricSchema))
     unpaired = document(UnpairedSchema, "Results without a counterpart.")
     verdict = document(

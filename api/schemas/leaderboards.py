@@ -2,14 +2,19 @@
 
 from marshmallow import validate
 
-from api.schemas.fields import Open, Strict, Whole
+from api.schemas.fields import Flag, Open, Strict, Whole
 from api.schemas.members import boolean, count_of_each, document, documents, integer, moment, real, string
 
 
 class LeaderboardQuery(Strict):
-    """Length of a leaderboard."""
+    """Length of a leaderboard, and what counts on it."""
 
     limit = Whole(1, 100, text=True, load_default=20, description="Most places that are listed.")
+    trusted = Flag(
+        text=True,
+        load_default=False,
+        description="Count trusted simulations too, whose models could have changed their own scores.",
+    )
 
 
 class RankedModelSchema(Open):
@@ -48,6 +53,7 @@ class PlaceSchema(Open):
         " no interval.",
         allow_none=True,
     )
+    trusted = boolean("Whether any of them is trusted: its model ran in the evaluator's process.")
     ended_at = moment("When the last of them ended.")
 
 
@@ -61,4 +67,5 @@ class LeaderboardSchema(Open):
     better = string("Whether a higher or a lower score is better.", validate=validate.OneOf(("higher", "lower")))
     searched = integer("Number of simulations that were searched: the newest that have succeeded.")
     complete = boolean("Whether there are no older simulations of the version.")
+    trusted_left_out = integer("Number of trusted simulations that would be ranked with `trusted=true`.")
     items = documents(PlaceSchema, "The places, the best first.")

@@ -14,6 +14,7 @@ from api.schemas.verdicts import (
     LOW,
     METHOD,
     METHODS,
+    NOTICE,
     UNTIL,
     FlipsSchema,
     GroupVerdictSchema,
@@ -128,6 +129,8 @@ class ListedComparisonSchema(Open):
     sweep = dictionary("Parameters with several values each, as requested.")
     repeat = integer("Number of times that each scenario is played.")
     seed = integer("Seed from which each task's seed is derived.")
+    trusted = boolean("Whether the models run in the evaluator's process, as requested.")
+    notice = string(NOTICE, allow_none=True)
     selection = dictionary("`scenarios` of the request; null: all.", allow_none=True)
     scenarios = integer("Number of scenarios that are played at most.")
     labels = dictionary("Labels of the request.", fields.String())

@@ -261,6 +261,10 @@ class SummarySchema(Open):
         allow_none=True,
     )
     columns = dictionary("Type of each column of the tables: int, float, bool or str.", required=False)
+    trusted = boolean(
+        "True if the model ran in the evaluator's process, where nothing keeps it from its score; absent otherwise.",
+        required=False,
+    )
 
 
 class HealthSchema(Open):

@@ -213,6 +213,9 @@ class SimulationSchema(Open):
     submitted_by = string(
         "Address of the client that submitted it; of IPv6 the /64 network. Null if not recorded.", allow_none=True
     )
+    trusted = boolean(
+        "Whether its model runs in the evaluator's process, where nothing keeps it from its score; false: isolated."
+    )
     spec = dictionary("The submission.")
     provenance = dictionary(
         "Resolved versions and digests: everything that results depend on.", attribute="provenance_document"

@@ -20,6 +20,7 @@ METHOD = (
     "`joined`: a sequence that may be read at any time, and looks at the batches whose p-values know the range."
     " `anytime`: the sequence alone. `normal`: looks by a t-test, which is wrong more often if failures are rare."
 )
+NOTICE = "What a reader has to know of models that ran in the evaluator's process; null if none did."
 _INTERVAL = "of the 95 % interval of the mean difference (at another error rate r: 100 % - r), in the scale's unit."
 LOW = f"Lower end {_INTERVAL}"
 HIGH = f"Upper end {_INTERVAL}"

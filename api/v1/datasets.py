@@ -206,9 +206,10 @@ def get_dataset_leaderboard(query: dict[str, Any], dataset: str) -> dict[str, An
     """Rank the models that have played a version
 
     Of the 5,000 newest simulations of the version that have succeeded, those of all scenarios with the default
-    parameters. A task that is not `ok` counts with the worst value of the score.
+    parameters. A task that is not `ok` counts with the worst value of the score. Trusted simulations are left out and
+    counted, unless `trusted=true`.
     """
-    return services().leaderboards.leaderboard(dataset, query["limit"])
+    return services().leaderboards.leaderboard(dataset, **query)
 
 
 @blueprint.operation(

@@ -61,6 +61,7 @@ def play(
     seed: int | None = None,
     workers: int | None = None,
     worlds: int | Literal["auto"] | None = None,
+    trusted: bool | None = None,
     runtime: str | None = None,
     format: str | None = None,
     server: str | None = None,
@@ -82,6 +83,7 @@ def play(
         seed=seed,
         workers=workers,
         worlds=worlds,
+        trusted=trusted,
     )
     results: list[Result] = []
     output = ""

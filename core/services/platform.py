@@ -99,7 +99,8 @@ class PlatformOptions:
     ``own_environments``: names of the executors that bring their own environments and share no folder with this
     machine. ``gang_executors``: names of the executors that can start gangs. ``streams``: maximum of open streams.
     ``roles``: returns which processes of the platform on this machine do not work, None if all do.
-    ``disk_floor``: see `DiskFloor`. ``cache_nodes``: returns the nodes of the cache service, whose use is shown.
+    ``trusted``: whether submissions may be trusted. ``disk_floor``: see `DiskFloor`. ``cache_nodes``: returns the nodes
+    of the cache service, whose use is shown.
     """
 
     home: Path
@@ -118,6 +119,7 @@ class PlatformOptions:
     disk_floor: int = 0
     uploads_per_caller: int = 500
     dry_runs: int = 16
+    trusted: bool = False
     connections: Mapping[str, Connection] = field(default_factory=dict)
     model_origins: OriginConfig = field(default_factory=OriginConfig)
     installer: InstallerOptions = field(default_factory=InstallerOptions)
@@ -160,6 +162,7 @@ def build(
         options.executor_configs,
         sandbox=options.sandbox,
         gang_executors=options.gang_executors,
+        trusted=options.trusted,
     )
     submissions = _submission_services(shared, files.models, resolver, changes, standstill)
     analysis = _analysis_services(shared, submissions.simulations)

@@ -49,6 +49,7 @@ def platform(settings: Settings) -> Iterator[Platform]:
             streams=4,
             max_upload=settings.max_upload,
             dry_runs=DRY_RUNS,
+            trusted=settings.allows_trusted,
         ),
     )
     database.close()

@@ -104,6 +104,7 @@ STORED: Mapping[str, Any] = {
     "placement": {"cpu": 1.0},
     "model_seeds": BY_SCENARIO,
     "worlds": 16,
+    "trusted": True,
 }
 #: Members that others exclude: tests of gangs, checks, imports and MLflow's runs have them.
 ELSEWHERE = {"gang", "dry_run", "model_reference", "connection", "format", "log_to_run"}

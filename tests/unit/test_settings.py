@@ -114,3 +114,30 @@ def test_one_variable_moves_a_server_with_all_its_ports(variables: dict[str, str
     settings = Settings.from_env({f"WINDTUNNEL_{name}": value for name, value in variables.items()})
     assert (settings.port, settings.runner_api_port, settings.scs_port) == ports
     assert settings.runner_api_address == f"http://127.0.0.1:{ports[1]}"
+
+
+LAPTOP: dict[str, str] = {}
+SERVER = {"WINDTUNNEL_HOST": "0.0.0.0", "WINDTUNNEL_TOKEN": SECRET}
+
+
+@pytest.mark.parametrize(
+    ("environ", "allowed"),
+    [
+        (LAPTOP, True),
+        ({"WINDTUNNEL_TOKEN": SECRET}, True),
+        (SERVER, False),
+        ({"WINDTUNNEL_NAMES": "windtunnel.example"}, False),
+        ({"WINDTUNNEL_TRUSTED_PROXIES": "127.0.0.1"}, False),
+        ({"WINDTUNNEL_EXECUTORS": "executors.json"}, False),
+        (SERVER | {"WINDTUNNEL_TRUSTED": "yes"}, True),
+        ({"WINDTUNNEL_TRUSTED": "no"}, False),
+        ({"WINDTUNNEL_TRUSTED": "auto"}, True),
+    ],
+)
+def test_trusted_runs_are_allowed_on_a_laptop_or_by_the_operator(environ: dict[str, str], allowed: bool) -> None:
+    assert Settings.from_env(environ).allows_trusted is allowed
+
+
+def test_another_word_than_yes_no_and_auto_does_not_allow_trusted_runs() -> None:
+    with pytest.raises(ValueError, match="WINDTUNNEL_TRUSTED: 'auto', 'yes' or 'no', not 'true'"):
+        Settings.from_env({"WINDTUNNEL_TRUSTED": "true"})

@@ -27,7 +27,7 @@ OTHERS = {
 #: Names in the order of the help; a field that is not among them comes last.
 ORDER = (
     *("runtime", "format", "scenarios", "sample", "sample_seed", "repeat", "seed", "params", "sweep", "labels"),
-    *("workers", "worlds", "executor", "connection", "log_to_run", "timeout", "max_failures", "record"),
+    *("workers", "worlds", "trusted", "executor", "connection", "log_to_run", "timeout", "max_failures", "record"),
 )
 #: How the texts of an option that is repeated become an object, by the type of its field.
 READERS: Mapping[object, Callable[[Sequence[str], str], Mapping[str, object]]] = {

@@ -42,3 +42,4 @@ class ComparisonRequest:
     labels: Mapping[str, str] = field(default_factory=dict)
     placement: Mapping[str, object] = field(default_factory=dict)
     worlds: WholeOrAuto = "auto"
+    trusted: bool = False

@@ -42,6 +42,7 @@ class ComparisonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     margin_from: str
     models_at_first: int
     worlds: WholeOrAuto = "auto"
+    trusted: bool = False
 
     @classmethod
     def of(cls, request: ComparisonRequest, *, margin: float, method: Method, models: int) -> Self:

@@ -22,7 +22,7 @@ class PlayedScore:
     """The score of a simulation: its mean over all tasks, with the 95 % interval. ``ended_at``: seconds (UTC).
 
     ``low`` and ``high``: NaN without an interval. ``repeat``: repetitions of each scenario. ``seed``: of the
-    simulation. ``pooled``: number of simulations, of which ``id`` is the first.
+    simulation. ``pooled``: number of simulations, of which ``id`` is the first. ``trusted``: whether any of these is.
     """
 
     id: str
@@ -37,6 +37,7 @@ class PlayedScore:
     low: float
     high: float
     pooled: int = 1
+    trusted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,9 +131,10 @@ def places(scores: Iterable[PlayedScore], *, lower_is_better: bool) -> list[Plac
 def shown_score(scores: Iterable[PlayedScore]) -> PlayedScore:
     """Return the score that a model is shown with: of its newest version, of the plan with the most tasks, pooled.
 
-    None of this depends on the scores. Of simulations with equal seeds, which are the same twice, the first counts.
+    None of this depends on the scores. Of simulations with equal seeds, which are the same twice, the first counts, an
+    isolated one before a trusted one.
     """
-    in_order = sorted(scores, key=lambda score: (score.ended_at, score.id))
+    in_order = sorted(scores, key=lambda score: (score.trusted, score.ended_at, score.id))
     newest = max(in_order, key=lambda score: (score.version or 0, score.ended_at)).digest
     first: dict[tuple[int, int], PlayedScore] = {}
     for score in in_order:
@@ -166,6 +168,7 @@ def pooled(scores: Sequence[PlayedScore]) -> PlayedScore:
         low=mean - sum(score.mean - score.low for score in scores) / count,
         high=mean + sum(score.high - score.mean for score in scores) / count,
         pooled=count,
+        trusted=any(score.trusted for score in scores),
     )
 
 

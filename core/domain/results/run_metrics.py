@@ -31,6 +31,7 @@ def metrics_of(dataset: str, summary: Mapping[str, object]) -> dict[str, float]:
     return {_ALLOWED.sub("_", name)[:250]: float(value) for name, value in list(finite.items())[:MOST]}
 
 
-def tags_of(id: str, state: str, address: str) -> dict[str, str]:
+def tags_of(id: str, state: str, address: str, *, trusted: bool) -> dict[str, str]:
     """Return the tag of a simulation: its state and address. Each has its own, so that none replaces another."""
-    return {f"windtunnel.simulation.{id}": f"{state} {address}/v1/simulations/{id}"}
+    label = " trusted" if trusted else ""
+    return {f"windtunnel.simulation.{id}": f"{state}{label} {address}/v1/simulations/{id}"}

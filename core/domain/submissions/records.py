@@ -65,7 +65,7 @@ class Simulation:
 
     ``results_digest``: of the results without their timing; None until the end. ``score``: metric, mean and series
     (results/score_series.py); None: no score so far. ``submitted_by``: the caller (common/callers.py); None: not
-    recorded.
+    recorded. ``trusted``: its model runs in the evaluator's process, where it can change its own score.
     """
 
     id: str
@@ -96,6 +96,7 @@ class Simulation:
     answer: Mapping[str, object] | None = None  # results/simulation_answer.py; None without a result
     results_digest: str | None = None
     dry_run: bool = False
+    trusted: bool = False
 
     @property
     def final(self) -> bool:

@@ -182,6 +182,16 @@ class Submission:
         CommandOption("Most scenarios that a worker plays side by side, or auto.", "N", agents=False),
         FormField("Scenarios side by side", "auto"),
     ] = "auto"
+    trusted: Annotated[
+        bool,
+        Member(
+            "Run the model in the evaluator's process, where the operator allows that: faster, for models of your own."
+            " The results are the same, but nothing keeps the model from its score any more. No leaderboard and no gate"
+            " takes them unless it is asked to.",
+            compared=True,
+        ),
+        CommandOption("Run your own model in the evaluator's process: faster; it can change its score.", agents=False),
+    ] = False
 
 
 #: The members that a caller may send.

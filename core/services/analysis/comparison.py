@@ -18,6 +18,7 @@ from core.domain.results.rates import declared_rates
 from core.domain.results.score import judged_metric, others_with_direction
 from core.domain.submissions.model_labels import told_apart
 from core.domain.submissions.records import Simulation
+from core.domain.submissions.trusted_runs import trusted_notice
 from core.services.analysis.paired_results import read_pairs
 from core.services.datasets.catalogue import played
 from core.services.simulations.results import Results
@@ -104,6 +105,8 @@ class Comparison:
             "to": second.id,
             "dataset": first.dataset.name,
             "models": [first.model.name, second.model.name],
+            "trusted": [first.trusted, second.trusted],
+            "notice": trusted_notice(first.trusted, second.trusted),
             "metrics": metrics,
             "unpaired": {"here": len(mine.tasks) - len(both.pairs), "to": len(other.tasks) - len(both.pairs)},
             "flips": FlipTally().extend(both.pairs, (first.id, second.id)).document(),

@@ -53,8 +53,11 @@ class Leaderboards:
         self._kept: dict[str | None, Mapping[str, PlayedScore | None]] = {}  # by version's digest, then by simulation
         self._lock = threading.Lock()
 
-    def leaderboard(self, ref: str, limit: int) -> dict[str, object]:
-        """Return up to ``limit`` places. Raise Invalid for a dataset without a score, or without fixed scenarios."""
+    def leaderboard(self, ref: str, limit: int, *, trusted: bool = False) -> dict[str, object]:
+        """Return up to ``limit`` places; ``trusted``: whether trusted simulations count.
+
+        Raise Invalid for a dataset without a score, or without fixed scenarios.
+        """
         dataset = self._datasets.find(ref)
         score = Score.of(dataset.definition)
         if score.metric is None or dataset.tasks is None:
@@ -67,8 +70,9 @@ class Leaderboards:
             filters = Listing(states=(State.SUCCEEDED,), dataset_digest=dataset.digest)
             ids = listing.page_ids(c, filters, after=None, limit=self._searched + 1)
         searched = ids[: self._searched]
-        scores = filter(None, self._scores(dataset, score.metric, searched).values())
-        ranked = places(scores, lower_is_better=score.lower_is_better)
+        scores = list(filter(None, self._scores(dataset, score.metric, searched).values()))
+        counted = [played for played in scores if trusted or not played.trusted]
+        ranked = places(counted, lower_is_better=score.lower_is_better)
         return {
             "dataset": dataset.name,
             "version": dataset.version,
@@ -77,6 +81,7 @@ class Leaderboards:
             "better": "lower" if score.lower_is_better else "higher",
             "searched": len(searched),
             "complete": len(searched) == len(ids),
+            "trusted_left_out": len(scores) - len(counted),
             "items": [_described(number, place) for number, place in enumerate(ranked[:limit], start=1)],
         }
 
@@ -120,6 +125,7 @@ class Leaderboards:
                 mean=mean,
                 low=low,
                 high=high,
+                trusted=provenance.play.trusted,
             )
 
         for start in range(0, len(ids), ROWS):
@@ -153,5 +159,6 @@ def _described(number: int, place: Place) -> dict[str, object]:
         "low": finite(score.low),
         "high": finite(score.high),
         "better_than_next": place.better,
+        "trusted": score.trusted,
         "ended_at": moment(score.ended_at),
     }

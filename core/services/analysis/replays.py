@@ -82,7 +82,9 @@ class Replays:
         trace = b"".join(blob.read(0, blob.size))
         resolved = dataset_of(provenance)
         dataset = played(resolved)
-        return resolved, dataset, play_document(provenance, dataset.definition), trace
+        play = play_document(provenance, dataset.definition)
+        # A replay takes the actions from the trace, and has no model that could be trusted.
+        return resolved, dataset, {name: value for name, value in play.items() if name != "trusted"}, trace
 
     def _result_of(self, id: str, task: int) -> Download:
         """Return a task's result as a replay without frames. Raise UnknownArtifact if the task has no result yet."""

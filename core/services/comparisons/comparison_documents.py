@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from core.domain.comparisons.comparison_spec import comparison_spec_of
 from core.domain.submissions.provenance import provenance_of
 from core.domain.submissions.stored_documents import load_document
+from core.domain.submissions.trusted_runs import trusted_notice
 from core.services.datasets.descriptions import moment
 from core.store.comparisons import BatchSimulationRow, ComparedModelRow, ComparisonRow
 
@@ -31,6 +32,8 @@ def comparison_document(
         "sweep": spec.sweep,
         "repeat": spec.repeat,
         "seed": spec.seed,
+        "trusted": spec.trusted,
+        "notice": trusted_notice(spec.trusted, spec.trusted),
         "margin": spec.margin,
         "margin_from": spec.margin_from,
         "method": spec.method.value,

@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from common.backoff import RetryPolicy
-from common.errors import Conflict, NotAllowed, UnreadableRow
+from common.errors import Conflict, NotAllowed, TrustedNotAllowed, UnreadableRow
 from common.ids import hashed, new_token
 from core.domain.results.outcomes import too_many
 from core.domain.results.score import Score
@@ -50,7 +50,10 @@ BARREN = RetryPolicy(first=0.5, longest=30.0)
 
 
 class Dispatch:
-    """The dispatcher's reads and writes. Every write checks that this dispatcher still leads."""
+    """The dispatcher's reads and writes. Every write checks that this dispatcher still leads.
+
+    ``trusted``: whether the operator allows trusted runs at the moment.
+    """
 
     def __init__(
         self,
@@ -60,7 +63,9 @@ class Dispatch:
         executor_configs: Sequence[ExecutorConfig],
         runner_api_url: str,
         gangs: Collection[str] = (),
+        trusted: bool = True,
     ) -> None:
+        self._trusted = trusted
         self._database = database
         self._notifier = notifier
         self._executor_configs = {config.name: config for config in executor_configs}
@@ -130,11 +135,14 @@ class Dispatch:
         return True
 
     def _refused(self, simulation: ActiveSimulation, executor: str) -> bool:
-        """Return whether an executor's allow-list does not permit a simulation (any more), or it cannot be read.
+        """Return whether the operator does not permit a simulation on an executor (any more), or it cannot be read.
 
         If another executor permits it, an admitted simulation is queued again; otherwise the simulation ends.
         """
         if self.end_unreadable(simulation):
+            return True
+        if simulation.provenance.play.trusted and not self._trusted:  # allowed when it was submitted
+            self.give_up(simulation, State.ERRORED, str(TrustedNotAllowed()))
             return True
         config = self._executor_configs[executor]
         try:

@@ -50,7 +50,8 @@ class RunLogging:
             now = self._database.now(c)
         if waiting is None or row is None or row.summary is None or row.ended_at is None:
             return
-        run = (provenance_of(row.provenance).model.source or {}).get("run_id")
+        provenance = provenance_of(row.provenance)
+        run = (provenance.model.source or {}).get("run_id")
         try:
             if not run:
                 raise OriginRefused("its model has no run")
@@ -58,7 +59,8 @@ class RunLogging:
             if not server.log_results:
                 raise OriginRefused("the operator does not allow it any more (`log_results`)")
             metrics = metrics_of(row.dataset, load_document(row.summary))
-            tags = tags_of(claim.id, row.state, server.platform_url.rstrip("/"))
+            address = server.platform_url.rstrip("/")
+            tags = tags_of(claim.id, row.state, address, trusted=provenance.play.trusted)
             self._origins.mlflow(waiting.connection).log_batch(run, metrics, tags, row.ended_at)
         except Exception as error:
             exhausted = now - row.ended_at > JOB.retry.patience

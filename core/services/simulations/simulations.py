@@ -306,6 +306,7 @@ class Simulations:
             retry_of=row.retry_of,
             submitted_by=row.submitted_by or None,
             dry_run=bool(row.dry_run),
+            trusted=provenance.play.trusted,
         )
 
     def _waiting_for(self, closed: Mapping[str, str], spec: SubmissionSpec) -> str | None:

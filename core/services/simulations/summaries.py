@@ -87,6 +87,8 @@ def summarize(
     summary["score_series"] = scores.described()
     summary["failures"] = failures.described()
     summary["tasks"]["total"] = total
+    if provenance.play.trusted:
+        summary |= {"trusted": True}
     archive = results.describe_archive(row, summary, size, crc, extras)
     return SimulationSummary(summary, Tasks(**summary["tasks"]), archive, errors)
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from common.errors import FormatMismatch, Invalid, TooManyTasks, UnknownFormat
+from common.errors import FormatMismatch, Invalid, TooManyTasks, TrustedNotAllowed, UnknownFormat
 from common.version import VERSION
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import Gang, Placement, replicas
@@ -51,7 +51,10 @@ class Resolved:
 
 
 class Resolver:
-    """Resolves submissions. ``gang_executors``: names of executors that can start gangs."""
+    """Resolves submissions. ``gang_executors``: names of executors that can start gangs.
+
+    ``trusted``: whether the operator allows trusted runs.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,9 @@ class Resolver:
         *,
         sandbox: Mapping[str, object],
         gang_executors: Collection[str],
+        trusted: bool,
     ) -> None:
+        self._trusted = trusted
         self._models = models
         self._datasets = datasets
         self.executor_configs = {config.name: config for config in executor_configs}
@@ -70,6 +75,8 @@ class Resolver:
 
     def resolve(self, submission: Submission, model: Model | None = None) -> Resolved:
         """Resolve a submission; ``model``: the model sent with it. Raise a PlatformError if it can never run."""
+        if submission.trusted and not self._trusted:
+            raise TrustedNotAllowed
         self._check_placement(submission)
         dataset = self._datasets.find(submission.dataset)
         self._check_gang(submission, dataset)
@@ -123,6 +130,8 @@ class Resolver:
             raise Invalid(f"`gang`: {error}") from None
         if submission.dry_run or submission.workers is not None:
             raise Invalid("A gang has neither a dry run nor `workers`; set its `size`.")
+        if submission.trusted:
+            raise Invalid("A gang has no evaluator in whose process its program could run; leave `trusted` out.")
         if not gang.command:
             raise Invalid("`gang.command` is missing: the program that each replica runs, in the folder of the model.")
         candidates = self.candidates(submission.placement, submission.gang)
@@ -239,6 +248,7 @@ class Resolver:
                 isolation=declared.isolation,  # the dataset's, until the model's format is known
                 batch=int(plan["params"].get("batch", 1)),
                 worlds=worlds,
+                trusted=submission.trusted,
             ),
         )
 
