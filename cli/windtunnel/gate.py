@@ -80,6 +80,16 @@ def same_model(requirement: Requirement) -> Check:
     return Check("verdict", "candidate", outcome, "The candidate and the reference are the same bytes.")
 
 
+def trust_check(trusted: bool, *, allowed: bool) -> Check | None:
+    """Return the check of what was played; None if it was isolated. ``allowed``: trusted results count."""
+    if not trusted:
+        return None
+    words = "The models ran in the evaluator's process: each could have changed its own score."
+    if allowed:
+        return Check("trusted", "trusted results count", "passed", words)
+    return Check("trusted", "trusted results count", "failed", f"{words} With --trusted the gate takes that.")
+
+
 def errored(reason: str) -> Check:
     """Return the check of a gate that could compare nothing."""
     return Check("verdict", "candidate", "errored", f"The gate could not decide: {reason}")
@@ -151,7 +161,8 @@ def junit(checks: Sequence[Check], *, name: str, url: str, seconds: float) -> by
 def markdown(checks: Sequence[Check], model: Mapping[str, Any], *, title: str, url: str, server: str) -> str:
     """Return a summary for a pull request: the verdict, failed checks, and the scenarios that differ most."""
     lines = [f"### {'✅' if passes(checks) else '❌'} {_cell(title)}", ""]
-    lines += [f"- {_cell(check.message)}" for check in checks if check.suite in {"verdict", "tasks", "flips"}]
+    summed = {"verdict", "tasks", "flips", "trusted"}
+    lines += [f"- {_cell(check.message)}" for check in checks if check.suite in summed]
     verdict = model.get("verdict") or {}
     if verdict.get("message"):
         lines.append(f"- {_cell(verdict['message'])}")

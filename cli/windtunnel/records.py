@@ -88,7 +88,10 @@ class Score(Record, frozen=True, kw_only=True):
 
 
 class Simulation(Record, frozen=True, kw_only=True):
-    """A simulation: a model on the scenarios of a dataset. Times are UTC, ``eta`` is in seconds."""
+    """A simulation: a model on the scenarios of a dataset. Times are UTC, ``eta`` is in seconds.
+
+    ``trusted``: its model runs in the evaluator's process, where it can change its own score.
+    """
 
     id: str
     state: str
@@ -111,13 +114,16 @@ class Simulation(Record, frozen=True, kw_only=True):
     created_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    trusted: bool = False
     spec: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         found = self.answer.score if self.answer else None
         score = f", {found.metric}={found.mean:.4g}" if found and found.mean is not None else ""
         tasks = f"{self.tasks.done} of {self.tasks.total} tasks, {self.tasks.failed} not ok"
-        return f"Simulation({self.id!r}, {self.state}: {self.model.name} on {self.dataset.name}, {tasks}{score})"
+        trusted = ", trusted" if self.trusted else ""
+        run = f"{self.state}: {self.model.name} on {self.dataset.name}"
+        return f"Simulation({self.id!r}, {run}, {tasks}{score}{trusted})"
 
     def _repr_html_(self) -> str:
         tasks = self.tasks
@@ -125,6 +131,8 @@ class Simulation(Record, frozen=True, kw_only=True):
             f"{self.model.name} on {self.dataset.name}: {self.state},"
             f" {tasks.done} of {tasks.total} tasks ({percent(tasks.done, tasks.total)}), {tasks.failed} not ok"
         )
+        if self.trusted:
+            title += ", trusted"
         if self.answer is not None:
             title = ". ".join([title, *answer_lines(self.answer)])
         rows = [
@@ -357,6 +365,8 @@ class ModelComparison(Record, frozen=True, kw_only=True):
     error_rate: float | None = None
     created_at: datetime | None = None
     ended_at: datetime | None = None
+    trusted: bool = False
+    notice: str | None = None
 
     @property
     def ended(self) -> bool:

@@ -78,6 +78,15 @@ def test_the_results_are_those_of_a_simulation(client: Client, model: Any, datas
     assert without_timing(list(played.results)) == without_timing(list(client.simulations.results(simulation.id)))
 
 
+def test_a_model_may_be_trusted_on_ones_own_machine_whatever_a_server_there_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WINDTUNNEL_TRUSTED", "no")
+    trusted, isolated = (local.play("cartpole", "cartpole", scenarios=range(2), trusted=each) for each in (True, None))
+    assert trusted.ok and trusted.simulation.trusted and not isolated.simulation.trusted, trusted
+    assert trusted.simulation.results_digest == isolated.simulation.results_digest
+
+
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_model_is_refused_as_by_a_platform(client: Client, tmp_path: Path, fault: str) -> None:
     model = tmp_path / "model.py"

@@ -120,3 +120,14 @@ def test_a_summary_shows_the_verdict_the_regressed_groups_and_the_scenarios_that
     assert text.startswith("### ❌ a against b") and "a is worse." in text and URL in text
     assert r"night\|rain" in text and "[crashed](http://platform/simulations/t/tasks/2)" in text
     assert r"street = \<b\>" in text, "text of a dataset is inert in Markdown"
+
+
+def test_trusted_results_pass_only_a_gate_that_takes_them() -> None:
+    verdict = gate.verdict_check(model_of("better", "not_worse"), "not-worse")
+    assert gate.trust_check(False, allowed=False) is None is gate.trust_check(False, allowed=True)
+    refused, taken = gate.trust_check(True, allowed=False), gate.trust_check(True, allowed=True)
+    assert refused and gate.exit_code([verdict, refused]) == gate.FAILED and "--trusted" in refused.message
+    assert taken and gate.exit_code([verdict, taken]) == gate.PASSED
+    text = gate.markdown([verdict, taken], model_of(), title="t", url=URL, server="http://platform")
+    assert "could have changed its own score" in text
+    assert "could have changed its own score" in gate.junit([taken], name="t", url=URL, seconds=1.0).decode()

@@ -83,6 +83,8 @@ def command(
         click.echo(visible(verdict["sentence"] if verdict else "There is no verdict: the dataset has no score."))
         if verdict and verdict["message"]:
             click.echo(visible(verdict["message"]))
+    if notice := notice_of(document):
+        click.echo(visible(notice))
     if flips and flipped:
         click.echo(f"\n{visible(flipped['sentence'])}")
         outputs.show_table(FLIPS, [{"flip": way, **flip} for way in ("broke", "fixed") for flip in flipped[way]])
@@ -94,6 +96,12 @@ def command(
         )
     else:
         click.echo(f"{client.server.url}/comparisons/{document['id']}", err=True)
+
+
+def notice_of(comparison: Mapping[str, object]) -> str | None:
+    """Return what a reader has to know of the models; None also from a server of an earlier release."""
+    notice = comparison.get("notice")
+    return notice if isinstance(notice, str) else None
 
 
 def paired_metrics(document: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from windtunnel.visible_text import visible
 
 if TYPE_CHECKING:
     from windtunnel import Client, Simulation
+    from windtunnel.records import ModelComparison
 
 #: Seconds between two requests for a report whose replays are being made, and for how long it is waited for.
 REPORT_INTERVAL, REPORT_PATIENCE = 2.0, 300.0
@@ -51,6 +52,7 @@ REPORT_INTERVAL, REPORT_PATIENCE = 2.0, 300.0
 @click.option("--error-rate", type=click.FloatRange(1e-4, 0.5), help="Probability of a wrong verdict; 0.05.")
 @click.option("--bound", type=float, help="Largest difference that counts, for a metric without a declared range.")
 @click.option("--scenarios", metavar="0-99,120", help="Only these scenarios.")
+@click.option("--trusted", is_flag=True, help="Run both models in the evaluator's process, and let that count.")
 @click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="Label, such as commit=1a2b3c.")
 @click.option("--junit", metavar="FILE", type=click.Path(dir_okay=False), help="Write a JUnit report.")
 @click.option("--markdown", metavar="FILE", type=click.Path(dir_okay=False), help="Write a summary; `-`: stdout.")
@@ -67,6 +69,7 @@ def command(
     max_failures: int,
     groups: bool,
     new_failures: int | None,
+    trusted: bool,
     labels: tuple[str, ...],
     junit: str | None,
     markdown: str | None,
@@ -100,7 +103,7 @@ def command(
 
     options["labels"] = pairs(labels, "--label")
     try:
-        required = Required(require, max_failures, groups, new_failures)
+        required = Required(require, max_failures, groups, new_failures, trusted)
         judgement = _judged(client, (candidate, against), dataset, required, options)
     except (WindtunnelError, click.ClickException) as error:  # the next step of a CI may read the reports
         report(Judgement({"name": candidate}, client.server.url, [gate.errored(str(error))]))
@@ -120,12 +123,16 @@ def command(
 
 @dataclass(frozen=True)
 class Required:
-    """What a candidate has to show. ``new_failures``: scenarios that may break; None: any number."""
+    """What a candidate has to show. ``new_failures``: scenarios that may break; None: any number.
+
+    ``trusted``: both models are run in the evaluator's process, and their results count.
+    """
 
     claim: gate.Requirement
     max_failures: int
     groups: bool
     new_failures: int | None
+    trusted: bool
 
 
 @dataclass(frozen=True)
@@ -152,8 +159,10 @@ def _judged(
     references = [client.models.stored(model) for model in models]
     known = [client.models.get(reference) for reference in references]
     given = {name: value for name, value in options.items() if value is not None}
+    if required.trusted:
+        given["trusted"] = True
     if known[0].digest == known[1].digest:
-        chosen = {name: given[name] for name in ("scenarios", "labels") if name in given}
+        chosen = {name: given[name] for name in ("scenarios", "labels", "trusted") if name in given}
         simulation = client.submit(references[0], dataset, **chosen)
         url = f"{client.server.url}/simulations/{simulation.id}"
         click.echo(url, err=True)
@@ -162,6 +171,7 @@ def _judged(
         if simulation.state not in {"succeeded", "failed"}:
             raise click.ClickException(f"The simulation {simulation.id} is {simulation.state}: {simulation.reason}")
         checks = [gate.same_model(required.claim), _tasks(client, [simulation], required.max_failures)]
+        checks += _trust([simulation], required)
         return Judgement({"name": known[0].name}, url, checks)
     comparison = client.comparisons.create(
         references,
@@ -180,9 +190,16 @@ def _judged(
     if comparison.state != "finished" and not (played and played[-1].state == "failed"):
         raise click.ClickException(f"The comparison {comparison.id} is {comparison.state}: {comparison.reason}")
     checks = [gate.verdict_check(model, required.claim), _tasks(client, played, required.max_failures)]
+    checks += _trust([comparison, *played], required)
     if required.new_failures is not None:
         checks.append(gate.flip_check(model, required.new_failures))
     return Judgement(model, url, checks + (gate.group_checks(model) if required.groups else []), comparison.id)
+
+
+def _trust(played: "Sequence[Simulation | ModelComparison]", required: Required) -> list[gate.Check]:
+    """Return the check of trusted results, if there are any: they count only where the gate was asked for them."""
+    check = gate.trust_check(any(each.trusted for each in played), allowed=required.trusted)
+    return [check] if check is not None else []
 
 
 def _tasks(client: "Client", played: "Sequence[Simulation]", allowed: int) -> gate.Check:
@@ -201,7 +218,7 @@ def _tasks(client: "Client", played: "Sequence[Simulation]", allowed: int) -> ga
 
 def _print(checks: list[gate.Check]) -> None:
     for check in checks:
-        if check.suite in {"verdict", "flips"} or check.outcome == "failed":
+        if check.suite in {"verdict", "flips", "trusted"} or check.outcome == "failed":
             colour = {"passed": "green", "undecided": "yellow"}.get(check.outcome, "red")
             click.echo(f"{click.style(check.outcome, fg=colour)}  {visible(check.message)}")
     skipped = sum(check.outcome == "skipped" for check in checks)

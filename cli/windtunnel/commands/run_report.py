@@ -8,6 +8,7 @@ import click
 from windtunnel import figures
 from windtunnel import output as outputs
 from windtunnel.answers import answer_lines
+from windtunnel.commands.compare import notice_of
 from windtunnel.commands.results import columns
 from windtunnel.commands.sweep import MOST_ROWS, sweep_table
 from windtunnel.visible_text import visible
@@ -32,6 +33,8 @@ def show_report(
         + f", {tasks.done} of {tasks.total} tasks{took}"
         + (f", {tasks.failed} not ok" if tasks.failed else "")
     )
+    if simulation.trusted:
+        click.echo("trusted: the model ran in the evaluator's process and could have changed its own score")
     if simulation.reason:
         click.echo(visible(simulation.reason))
     if simulation.answer is not None:
@@ -100,3 +103,5 @@ def _compare(client: "Client", id: str, previous: str) -> None:
     comparison = client.simulations.compare(id, previous)
     if comparison["verdict"]:
         click.echo(f"\nCompared with the run before: {visible(comparison['verdict']['sentence'])}")
+        if notice := notice_of(comparison):
+            click.echo(visible(notice))

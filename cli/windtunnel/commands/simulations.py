@@ -22,8 +22,7 @@ from windtunnel.commands.options import (
 from windtunnel.submissions import pairs
 
 if TYPE_CHECKING:
-    from windtunnel import Client
-    from windtunnel.records import Answer
+    from windtunnel import Client, Simulation
 
 #: Seconds between two reads of a list that is watched.
 WATCH_INTERVAL = 2.0
@@ -137,11 +136,10 @@ def _tasks(document: outputs.Document) -> str:
     return f"{tasks['done']}/{tasks['total']}" + (f" ({tasks['failed']} not ok)" if tasks["failed"] else "")
 
 
-def _answer(document: outputs.Document) -> "Answer | None":
-    from windtunnel.records import Answer, read
+def _record(document: outputs.Document) -> "Simulation":
+    from windtunnel.records import Simulation, read
 
-    answer = document.get("answer")
-    return read(Answer, answer) if answer else None
+    return read(Simulation, dict(document))
 
 
 def _time(name: str) -> Any:
@@ -155,8 +153,10 @@ def _age(document: outputs.Document) -> str:
 
 
 def _model(document: outputs.Document) -> str:
-    model = document["model"]
-    return str(model["name"]) + (f"@{model['version']}" if model.get("version") else "")
+    simulation = _record(document)
+    model = simulation.model
+    name = f"{model.name}@{model.version}" if model.version else model.name
+    return f"{name} (trusted)" if simulation.trusted else name
 
 
 COLUMNS: Sequence[outputs.Column] = (
@@ -165,8 +165,8 @@ COLUMNS: Sequence[outputs.Column] = (
     ("model", _model),
     ("dataset", lambda document: f"{document['dataset']['name']}@{document['dataset']['version']}"),
     ("tasks", _tasks),
-    ("score", lambda document: score_text(_answer(document))),
-    ("failures", lambda document: failures_text(_answer(document))),
+    ("score", lambda document: score_text(_record(document).answer)),
+    ("failures", lambda document: failures_text(_record(document).answer)),
     ("age", _age),
 )
 DETAILS: Sequence[outputs.Column] = (
