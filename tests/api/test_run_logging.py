@@ -59,6 +59,7 @@ def platform(settings: Settings, server: WebFiles) -> Iterator[Platform]:
             executor_configs=[LOCAL],
             sandbox={},
             max_upload=settings.max_upload,
+            trusted=True,
             model_origins=OriginConfig(mlflow=servers),
         ),
     )
@@ -108,6 +109,15 @@ def test_results_are_logged_once_when_the_simulation_has_ended(
         }
     ]
     assert run_logs(platform, id) == [{"run": "r1", "logged": True, "message": "results are logged"}]
+
+
+def test_the_tag_of_a_trusted_simulation_of_an_imported_model_says_so(
+    platform: Platform, worker: LeasingWorker, server: WebFiles
+) -> None:
+    worker.run_to_end(id := submitted(platform, trusted=True))
+    assert log_due(platform) == 1
+    [tag] = json.loads(server.bodies[0])["tags"]
+    assert tag["value"] == f"succeeded trusted https://sim.example/v1/simulations/{id}"
 
 
 def test_a_server_that_is_away_is_tried_again_with_the_same_request(
