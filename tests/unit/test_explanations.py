@@ -17,7 +17,7 @@ import pytest
 
 from runtimes.harness.model_server import explanations, package_hints
 from runtimes.harness.model_server.explanations import Surroundings, explain, explain_end
-from runtimes.harness.model_server.model_server import describe_error
+from runtimes.harness.model_server.fault_texts import describe_error
 from runtimes.harness.python_process import ending
 from runtimes.harness.sandbox import Confinement
 

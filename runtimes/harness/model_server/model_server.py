@@ -10,8 +10,7 @@ import platform
 import random
 import signal
 import socket
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +20,13 @@ import numpy as np
 from ..forking import zygote
 from ..forking.scratch import Scratch
 from ..forking.zygote import exit_at_once
-from ..models.base import Assignment, LoadedModel, Misfit, ModelFormat, NoAction, Unreadable, format_named
+from ..models.base import Assignment, LoadedModel, Misfit, ModelFormat, format_named
 from ..models.wrapped_zip import unwrapped
 from ..simulators.base import Interface
 from . import model_protocol
 from .bare_zygote import read_model
 from .evaluator_connection import EvaluatorConnection
-from .explanations import Surroundings, explain
+from .fault_texts import calling_fault, loading_fault
 from .model_protocol import PROCESS_PER_SCENARIO, SERVES_ROWS, Act, Close, Load, Reset, Rows
 from .row_kernels import kernel_of
 from .row_memory import RowMemory
@@ -164,15 +163,8 @@ class ModelServer:
             if self._not_started is not None:
                 raise self._not_started
             self._model = self._format.load(self._assignment)
-        except Misfit as error:
-            explanation = explain(error, self._surroundings())
-            if not explanation and isinstance(error, Unreadable):
-                explanation = cut_off(self._assignment)
-            reason = ". ".join(filter(None, (str(error), explanation)))
-            self._connection.send("error", self._seq, printable(reason), "invalid")
-            exit_at_once(1)
         except BaseException as error:
-            self._connection.send("error", self._seq, describe_error(error, self._surroundings), "failed")
+            self._connection.send("error", self._seq, *loading_fault(error, self._format, self._assignment))
             exit_at_once(1)
         if not quiet:
             self._connection.send("loaded", self._seq, dict(self._model.info))
@@ -206,18 +198,13 @@ class ModelServer:
                     return
                 else:
                     continue
-            except NoAction as error:
-                connection.send("error", connection.seq, printable(str(error)), "invalid")
             except BaseException as error:
-                connection.send("error", connection.seq, describe_error(error, self._surroundings), "failed")
+                connection.send("error", connection.seq, *calling_fault(error, self._format, self._assignment))
             else:
                 if answer is None:
                     connection.send("ready", connection.seq)
                 else:
                     connection.answer(answer)
-
-    def _surroundings(self) -> Surroundings:
-        return Surroundings.here(self._format, self._assignment)
 
     def _reset(self, seed: int) -> None:
         if self._clearing is not None:
@@ -250,38 +237,3 @@ class ModelServer:
 def _seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed & 0xFFFFFFFF)
-
-
-def cut_off(assignment: Assignment) -> str:
-    """Return how to find out whether a model that cannot be read is only a part of itself."""
-    size = len(assignment.source)
-    if assignment.files is not None:
-        size = sum(path.stat().st_size for path in assignment.files.rglob("*") if path.is_file())
-    return f"It has {size:,} bytes here; if it has more where it was written, a copy was cut off: send it again"
-
-
-def describe_error(error: BaseException, surroundings: Callable[[], Surroundings]) -> str:
-    """Return the text of a model's exception, the line in its file, and the limit that it met, if any.
-
-    The traceback goes to the log.
-    """
-    try:
-        explanation = explain(error, surroundings())
-        if isinstance(error, MemoryError):
-            traceback.clear_frames(error.__traceback__)  # what the model's functions hold is needed for the text
-        traceback.print_exception(error)
-        location = ""
-        for frame in traceback.extract_tb(error.__traceback__):
-            name = os.path.basename(frame.filename)
-            if name == "model.py" or "/model/" in frame.filename:
-                location = f" ({name}, line {frame.lineno})"
-        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        end = f"{location}. {explanation}" if explanation else location
-        return printable(text[: model_protocol.MAX_ERROR_TEXT - len(end)] + end)
-    except BaseException:  # the model's exception or its replaced stderr may raise when the text is formatted
-        return printable(f"{type(error).__name__}, whose text cannot be formatted")
-
-
-def printable(text: str) -> str:
-    """Return a text that can be encoded as UTF-8, shortened to the limit."""
-    return text.encode(errors="replace").decode()[: model_protocol.MAX_ERROR_TEXT]
