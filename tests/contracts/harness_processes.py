@@ -82,7 +82,7 @@ class EvaluatorPair:
         self._model_folder = tempfile.mkdtemp(prefix="model-folder-")
         os.chmod(self._model_folder, 0o755)
         self.spec = replace(spec, model_folder=self._model_folder)
-        self.evaluator: EvaluatorProcess = processes.spawn_evaluator(spec, "evaluator-0")
+        self.evaluator: EvaluatorProcess = processes.spawn_evaluator(self.spec, "evaluator-0")
         self.model_servers: list[ModelServerProcess] = []
         self._model = tempfile.TemporaryFile()
         self._model.write(model)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,11 @@ def test_results_and_traces_of_a_simulator_do_not_depend_on_the_number_of_worlds
         results, same, most, kernels = run(onnx_spec(dataset), source, dataset, worlds)
         assert results == alone and same == traces
         assert min(worlds, TASKS // 2) <= most <= worlds and kernels == {"rows"}
+    trusted = replace(onnx_spec(dataset), trusted=True)
+    for worlds in (1, 16):
+        results, same, most, kernels = run(trusted, source, dataset, worlds, trusted=True)
+        assert results == alone and same == traces
+        assert (worlds == 1) == (most == 1) and kernels == (set() if worlds == 1 else {"rows"})
 
 
 @pytest.mark.parametrize(("name", "dataset"), [("lstm", "cartpole"), ("classifier", "cartpole"), ("gru", "noop")])

@@ -10,19 +10,23 @@ from typing import Any
 
 from ..dataset_definition import Definition, definition_of, read_definition
 from ..simulators.base import Simulator
+from .trusted_packages import TrustedPackages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
     """A dataset and the module of its simulator. ``definition``: the part of the `dataset.json` that is known.
 
-    ``processes``: what the module's `start_processes` returned, if the definition has `starts_processes`.
+    ``processes``: what the module's `start_processes` returned, if the definition has `starts_processes`. ``trusted``:
+    the packages of a model that may be loaded beside it. ``level``: of the sandbox; 0: there is none.
     """
 
     folder: Path
     definition: Definition
     module: Any
     processes: tuple[Any, ...] = ()
+    trusted: TrustedPackages | None = None
+    level: int = 0
 
     def create(self, definition: Definition) -> Simulator:
         """Return a simulator for the dataset; ``definition``: the whole of it."""
@@ -51,7 +55,8 @@ def start(options: Mapping[str, Any], *, makes_memory: bool = False) -> World:
     """Confine this process as its parent asks, import the simulator of the dataset, and seal the sandbox.
 
     ``options``: `dataset`, the folder; `world`, what is known of its definition, or None to read its file;
-    `confinement`, or None for no sandbox. ``makes_memory``: that it shares with a model server.
+    `confinement`, or None for no sandbox; `trusted`, for a model that is loaded in this process (trusted_packages.py),
+    or None. ``makes_memory``: that it shares with a model server.
     Exits if the dataset names an unknown simulator.
     """
     folder = Path(options["dataset"])
@@ -67,8 +72,9 @@ def start(options: Mapping[str, Any], *, makes_memory: bool = False) -> World:
     if hasattr(module, "preload"):
         module.preload(definition)
     processes = (module.start_processes(level),) if starts_processes else ()
+    trusted = TrustedPackages.prepare(options["trusted"]) if options.get("trusted") else None
     seal_at(level)
-    return World(folder=folder, definition=definition, module=module, processes=processes)
+    return World(folder=folder, definition=definition, module=module, processes=processes, trusted=trusted, level=level)
 
 
 def confined(options: Mapping[str, Any] | None, *, starts_processes: bool, makes_memory: bool = False) -> int:

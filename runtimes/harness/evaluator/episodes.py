@@ -13,6 +13,10 @@ from ..model_server.model_server_client import ModelServerClient, finite, finite
 from ..simulators.base import Interface, Scenario, Simulator, SimulatorBroken
 from ..simulators.direct_exchange import Pause
 from .result_batch import LoadedModel, Played, unworldly
+from .trusted_model import TrustedModel
+
+#: What is asked for actions.
+Acting = ModelServerClient | TrustedModel
 
 #: Steps and seconds after which a dry run ends: enough to see how fast the model answers after its first call.
 DRY_STEPS, DRY_SECONDS = 20, 1.0
@@ -49,7 +53,7 @@ class ActionDelay:
 
 def run(
     simulator: Simulator,
-    model_server: ModelServerClient,
+    model_server: Acting,
     scenario: Scenario,
     seed: int,
     options: EpisodeOptions,
@@ -70,8 +74,10 @@ def run(
         if fault is not None:
             raise fault
         model_server.ready(seed)
-        loop = drive_directly if may_drive_directly(simulator, options) else drive
-        loop(simulator, model_server, observation, options, latencies, actions)
+        if isinstance(model_server, ModelServerClient) and may_drive_directly(simulator, options):
+            drive_directly(simulator, model_server, observation, options, latencies, actions)
+        else:
+            drive(simulator, model_server, observation, options, latencies, actions)
         model = options.describe_model() if options.describe_model is not None else None
         model_server.end(next_seed)
         result = Played("ok", simulator.outcome(None), model=model)
@@ -90,7 +96,7 @@ def run(
 
 def drive(
     simulator: Simulator,
-    model_server: ModelServerClient,
+    model_server: Acting,
     observation: NDArray[Any],
     options: EpisodeOptions,
     latencies: list[float],
@@ -155,7 +161,7 @@ def recorded(action: NDArray[Any]) -> bytes:
 
 def run_batch(
     simulators: Sequence[Simulator],
-    model_server: ModelServerClient,
+    model_server: Acting,
     scenarios: Sequence[Scenario | None],
     seed: int,
     options: EpisodeOptions,
@@ -267,7 +273,7 @@ def simulator_error(error: Exception) -> str:
     return unworldly(f"simulator: {type(error).__name__}: {error}"[:500])
 
 
-def begin_fault(model_server: ModelServerClient, seed: int) -> ModelFault | None:
+def begin_fault(model_server: Acting, seed: int) -> ModelFault | None:
     """Send the model server's `reset`; return its fault, which the caller raises after the simulator's own reset."""
     try:
         model_server.begin(seed)

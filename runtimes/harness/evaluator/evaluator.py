@@ -7,23 +7,22 @@ import json
 import os
 import socket
 import sys
-import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from ..model_server.model_faults import Interrupted, ModelFault
 from ..model_server.model_protocol import Kernel
-from ..model_server.model_server_client import ModelServerClient
 from ..simulators.base import Simulator, SimulatorBroken
 from ..task_page import FIRST_TASK, MOST_WORLDS, TASK, WORLDS, map_page
 from . import episodes
 from .confined_start import World, start
-from .episodes import EpisodeOptions, simulator_error
+from .connected_model import ConnectedModel, ModelRefused, connect
+from .episodes import Acting, EpisodeOptions, simulator_error
 from .planned_tasks import PlannedTask, PlannedTasks
 from .reports import Reports
-from .result_batch import LoadedModel, ResultBatch, unworldly
+from .result_batch import LoadedModel, Played, ResultBatch, unworldly
 from .runner_connection import (
     LARGEST,
     EvaluationSetup,
@@ -34,6 +33,7 @@ from .runner_connection import (
     RunnerGone,
     SetupOrder,
 )
+from .spot_checks import difference, is_drawn
 from .world_count import WorldCount
 from .worlds import Worlds
 
@@ -71,12 +71,11 @@ class Evaluator:
         self._tasks: PlannedTasks
         self._reports: Reports
         self._options = EpisodeOptions()
-        self._model: LoadedModel
+        self._model: ConnectedModel | None = None
         self._simulators: list[Simulator] = []  # one per row of a batch
         self._count = WorldCount(1, 1.0)
         self._worlds: Worlds | None = None
         self._alone: set[int] = set()  # tasks that have begun beside others, and are to be played by themselves
-        self._model_server: ModelServerClient | None = None
 
     def serve(self) -> None:
         """Execute the runner's orders, one after another; raise RunnerGone or SimulatorBroken."""
@@ -114,7 +113,8 @@ class Evaluator:
         self._reports = Reports(self._runner, self._page, ResultBatch(definition, setup.record, definition.dt))
         self._options = EpisodeOptions(
             describe_model=self._describe_model if setup.dry_run else None,
-            keep_actions=definition.record and setup.record != "none",
+            # Spot checks of a trusted model tell the step.
+            keep_actions=setup.trusted or (definition.record and setup.record != "none"),
         )
         alone = setup.isolation != "launch" or setup.batch > 1 or setup.dry_run or not self._world.many
         self._count = WorldCount(1 if alone else setup.worlds, setup.deadline)
@@ -124,52 +124,49 @@ class Evaluator:
 
     def _connect_model_server(self, order: ModelServerOrder) -> None:
         """Connect to the order's model server and load the model; report `loaded` or `refused`."""
-        server_socket, *models = self._runner.rights
-        if self._model_server is not None:
-            self._model_server.close()
-            self._model_server = None
-        setup = self._setup
-        model_server = ModelServerClient(
-            socket.socket(fileno=server_socket),
-            self._simulators[0].interface,
-            batch=len(self._simulators),
-            deadline=setup.deadline,
-            per_scenario=setup.isolation == "scenario",
-            rows=self._count.most,
-            read_times=self._runner.server_times,
-        )
-        model_server.describe_end = self._runner.model_server_end
+        self._close_model()
+        interface, rows = self._simulators[0].interface, self._count.most
         try:
-            greeting = model_server.hello()
-            model, step = models[0] if models else str(order.folder), setup.definition.dt
-            started = time.perf_counter()
-            info = model_server.load(setup.format, setup.params, model, step=step)
-            self._model = LoadedModel({**greeting, **info}, time.perf_counter() - started, None)
-        except ModelFault as fault:
-            reason = unworldly(str(model_server.explained(fault)))
-            model_server.close()
-            self._runner.send_message("refused", status=fault.status, reason=reason)
+            self._model = connect(order, self._runner, self._setup, self._world, interface, rows=rows)
+        except ModelRefused as refusal:
+            self._runner.send_message("refused", status=refusal.status, reason=unworldly(str(refusal)))
             return
-        finally:
-            for model in models:
-                os.close(model)
-        self._model_server = model_server
-        self._runner.send_message("loaded", info=self._model.info)
+        self._runner.send_message("loaded", info=self._model.description.info)
+
+    def _close_model(self) -> None:
+        if self._model is not None:
+            self._model.close()
+            self._model = None
 
     def _describe_model(self) -> LoadedModel:
-        times = self._runner.server_times()
-        return LoadedModel(self._model.info, round(self._model.seconds, 6), times.memory or None if times else None)
+        times, described = self._runner.server_times(), self._connected.description
+        return LoadedModel(described.info, round(described.seconds, 6), times.memory or None if times else None)
+
+    @property
+    def _connected(self) -> ConnectedModel:
+        assert self._model is not None  # tasks are run only with one
+        return self._model
 
     # -- tasks
 
     def _run_range(self, order: RangeOrder) -> None:
-        page, reports = self._page, self._reports
+        reports = self._reports
         reports.begin(order)
         self._alone.clear()
+        try:
+            self._run_tasks(order)
+        except SimulatorBroken:
+            reports.flush()  # the results of earlier tasks are valid
+            raise
+        reports.flush()
+        self._runner.send_message("idle")
+
+    def _run_tasks(self, order: RangeOrder) -> None:
+        page, reports = self._page, self._reports
         while (number := reports.next) < reports.stop:
             page[TASK] = page[FIRST_TASK] = number
             page[WORLDS] = 1
-            if self._model_server is None:
+            if self._model is None:
                 self._request_model_server("no model server has been given yet")
             if (kernel := self._kernel(order)) is not None:
                 self._run_worlds(kernel)
@@ -178,19 +175,17 @@ class Evaluator:
             else:
                 end = min(number - number % len(self._simulators) + len(self._simulators), reports.stop)
                 self._run_alone(partial(self._run_batch, number, end))
-        reports.flush()
-        self._runner.send_message("idle")
 
     def _kernel(self, order: RangeOrder) -> Kernel | None:
         """Return how the model server computes the actions of tasks side by side; None: the next is played alone."""
-        number, model_server = self._reports.next, self._model_server
-        if number <= order.careful_until or self._alone or model_server is None or model_server.rows is None:
+        number = self._reports.next
+        if number <= order.careful_until or self._alone or self._model is None:
             return None
         if (patience := self._count.patience(self._reports.stop - number)) is None:
             return None
         try:
             one_step = self._world.one_step(self._setup.definition)
-            kernel = model_server.open_rows(one_step=one_step, patience=patience)
+            kernel = self._model.acting.open_rows(one_step=one_step, patience=patience)
         except ModelFault as fault:
             self._failed(fault, together=True)
             return None
@@ -200,7 +195,8 @@ class Evaluator:
 
     def _run_worlds(self, kernel: Kernel) -> None:
         """Play tasks side by side until each has a result, a fault ends them, or one is to be played by itself."""
-        assert self._worlds is not None and self._model_server is not None and self._model_server.rows is not None
+        exchange = self._connected.acting.rows
+        assert self._worlds is not None and exchange is not None
         page, count, reports, tasks = self._page, self._count, self._reports, self._tasks
         following = reports.next
 
@@ -216,16 +212,14 @@ class Evaluator:
             return tasks.task(following - 1), tasks.model_seed(following - 1)
 
         try:
-            for task, played in self._worlds.play(self._model_server.rows, kernel, next_task, lambda: reports.stop):
+            for task, played in self._worlds.play(exchange, kernel, next_task, lambda: reports.stop):
                 if played is None:
                     self._alone.add(task.number)
                     count.record_fault(together=False)
                     continue
                 reports.add(task, played)
+                self._check(task, played)
                 reports.flush_if_due()
-        except SimulatorBroken:
-            reports.flush()  # the results of earlier tasks are valid
-            raise
         except ModelFault as fault:
             self._alone.update(self._worlds.begun)
             self._failed(fault, together=True)
@@ -246,49 +240,39 @@ class Evaluator:
             self._failed(fault, together=False)
 
     def _run_task(self, number: int, *, last: bool) -> ModelFault | None:
-        assert self._model_server is not None
-        task, tasks = self._tasks.task(number), self._tasks
-        try:
-            result, fault = episodes.run(
-                self._simulators[0],
-                self._model_server,
-                task.scenario,
-                tasks.model_seed(number),
-                replace(self._options, latency_steps=steps) if (steps := task.latency_steps) else self._options,
-                next_seed=self._next_seed(number + 1),
-            )
-        except SimulatorBroken:
-            self._reports.flush()  # the results of earlier tasks are valid
-            raise
+        task = self._tasks.task(number)
+        result, fault = self._play(task, self._connected.acting, self._next_seed(number + 1))
         self._count.record_task(result.seconds, result.latencies)
         if last or not isinstance(fault, Interrupted):
             self._reports.add(task, result)
+            self._check(task, result)
         return fault
+
+    def _play(self, task: PlannedTask, acting: Acting, next_seed: int | None) -> tuple[Played, ModelFault | None]:
+        steps, seed = task.latency_steps, self._tasks.model_seed(task.number)
+        options = replace(self._options, latency_steps=steps) if steps else self._options
+        return episodes.run(self._simulators[0], acting, task.scenario, seed, options, next_seed=next_seed)
 
     def _run_batch(self, start: int, stop: int, *, last: bool) -> ModelFault | None:
         """Run the part [start, stop) of a batch; a task's row in the batch depends on its number alone."""
-        assert self._model_server is not None
         size, planned = len(self._simulators), self._tasks
         first = start - start % size
         tasks = [planned.task(number) if start <= number < stop else None for number in range(first, first + size)]
-        try:
-            results, fault = episodes.run_batch(
-                self._simulators,
-                self._model_server,
-                [None if task is None else task.scenario for task in tasks],
-                planned.model_seed(first),
-                self._options,
-                next_seed=self._next_seed(first + size),
-            )
-        except SimulatorBroken:
-            self._reports.flush()
-            raise
+        results, fault = self._play_batch(tasks, self._connected.acting, self._next_seed(first + size))
         if isinstance(fault, Interrupted) and not last:
             return fault
         for task, result in zip(tasks, results, strict=True):
             if task is not None and result is not None:
                 self._reports.add(task, result)
+        self._check_batch(tasks, results)
         return fault
+
+    def _play_batch(
+        self, tasks: Sequence[PlannedTask | None], acting: Acting, next_seed: int | None
+    ) -> tuple[list[Played | None], ModelFault | None]:
+        scenarios = [None if task is None else task.scenario for task in tasks]
+        seed = next(self._tasks.model_seed(task.number - row) for row, task in enumerate(tasks) if task is not None)
+        return episodes.run_batch(self._simulators, acting, scenarios, seed, self._options, next_seed=next_seed)
 
     def _next_seed(self, number: int) -> int | None:
         """Return the model's seed of a task that probably follows."""
@@ -301,21 +285,52 @@ class Evaluator:
             self._drop_model_server(fault)
 
     def _drop_model_server(self, fault: ModelFault) -> None:
-        assert self._model_server is not None
-        self._model_server.close()
-        self._model_server = None
+        self._close_model()
         self._reports.flush()
         self._request_model_server(fault.status)
 
     def _request_model_server(self, reason: str) -> None:
         """Request a model server and wait until one has loaded the model; its runner decides how often to try."""
         self._runner.send_message("need_model_server", reason=reason)
-        while self._model_server is None:
+        while self._model is None:
             order = self._runner.next()
             if isinstance(order, ModelServerOrder):
                 self._connect_model_server(order)
             else:
                 raise RunnerGone
+
+    # -- spot checks
+
+    def _check(self, task: PlannedTask, result: Played) -> None:
+        """Play a task of a trusted model again with its model server, if it is drawn; refuse a model that differs."""
+        connected = self._connected
+        if connected.trusted is not None and self._is_drawn(task):
+            isolated, fault = self._play(task, connected.server, None)
+            self._compare([(task, result, isolated)], fault)
+
+    def _check_batch(self, tasks: Sequence[PlannedTask | None], results: Sequence[Played | None]) -> None:
+        connected = self._connected
+        if connected.trusted is None or not any(task is not None and self._is_drawn(task) for task in tasks):
+            return
+        isolated, fault = self._play_batch(tasks, connected.server, None)
+        both = zip(tasks, results, isolated, strict=True)
+        self._compare([(task, one, other) for task, one, other in both if task and one and other], fault)
+
+    def _is_drawn(self, task: PlannedTask) -> bool:
+        return is_drawn(task.number, self._tasks.count, self._tasks.model_seed(task.number))
+
+    def _compare(self, played: Sequence[tuple[PlannedTask, Played, Played]], fault: ModelFault | None) -> None:
+        space = self._simulators[0].interface.action
+        if isinstance(fault, Interrupted):  # by what has nothing to do with the model
+            played = ()
+        for task, trusted, isolated in played:
+            if (found := difference(task, trusted, isolated, space)) is not None:
+                self._reports.flush()
+                self._runner.send_message("refused", status="failed", reason=unworldly(found), final=True)
+                self._runner.next()  # which ends this process
+                raise RunnerGone
+        if fault is not None and fault.fatal:
+            self._drop_model_server(fault)
 
     # -- replays
 

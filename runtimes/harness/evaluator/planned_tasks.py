@@ -37,6 +37,11 @@ class PlannedTasks:
         self._labels = [{key: spec[key] for key in keys if key in spec} for spec in specs]
         self._cached_seed = (-1, 0)  # a task and its model's seed
 
+    @property
+    def count(self) -> int:
+        """How many tasks the simulation has."""
+        return self._plan.count
+
     def task(self, number: int) -> PlannedTask:
         """Return the task with this number; raise IndexError if there is none."""
         located = self._plan.locate(number)

@@ -29,6 +29,7 @@ class EvaluationSetup(msgspec.Struct, dict=True):
     isolation: str = "launch"
     batch: int = 1
     worlds: int | None = None  # None: `auto`
+    trusted: bool = False
     format: str = ""
 
     @cached_property

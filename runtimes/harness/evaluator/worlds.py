@@ -20,8 +20,11 @@ from ..task_page import TASK
 from .episodes import ActionDelay, faulted, not_finite, recorded, simulator_error
 from .planned_tasks import PlannedTask
 from .result_batch import Played
+from .trusted_model import TrustedRows
 from .world_count import WorldCount
 
+#: The exchange of a model server, or of a model in this process.
+Rows = RowExchange | TrustedRows
 #: Latencies that are kept of exchanges that no task at work has seen.
 KEPT_LATENCIES = 4096
 
@@ -63,7 +66,7 @@ class Worlds:
 
     def play(
         self,
-        exchange: RowExchange,
+        exchange: Rows,
         kernel: Kernel,
         next_task: Callable[[int], tuple[PlannedTask, int] | None],
         stop: Callable[[], int],
@@ -126,7 +129,7 @@ class Worlds:
             row.simulator.close()
         self._free, self._working = [], []
 
-    def _begin(self, row: WorldRow, task: PlannedTask, seed: int, exchange: RowExchange) -> Played | None:
+    def _begin(self, row: WorldRow, task: PlannedTask, seed: int, exchange: Rows) -> Played | None:
         """Begin a task; return its result if its simulator fails."""
         self._page[TASK] = task.number
         row.task, row.began, row.first, row.actions = task, self._clock, len(self._latencies), []
@@ -142,9 +145,7 @@ class Worlds:
         exchange.kinds[row.number] = RESET
         return None
 
-    def _step(
-        self, actions: NDArray[Any], faults: bytes, exchange: RowExchange
-    ) -> list[tuple[WorldRow, Played | None]]:
+    def _step(self, actions: NDArray[Any], faults: bytes, exchange: Rows) -> list[tuple[WorldRow, Played | None]]:
         """Apply the actions; return the rows whose tasks have ended, with their results. Called at every step."""
         ended: list[tuple[WorldRow, Played | None]] = []
         page, keep, observations, kinds = self._page, self._keep_actions, exchange.observations, exchange.kinds
@@ -177,9 +178,7 @@ class Worlds:
             kinds[number] = ACT
         return ended
 
-    def _free_row(
-        self, row: WorldRow, result: Played | None, exchange: RowExchange
-    ) -> tuple[PlannedTask, Played | None]:
+    def _free_row(self, row: WorldRow, result: Played | None, exchange: Rows) -> tuple[PlannedTask, Played | None]:
         """Free the row of a task; return the task and its result, which is completed."""
         self._working.remove(row)
         self._free.append(row)

@@ -11,10 +11,10 @@ from functools import partial
 
 from ..models.base import Assignment, Misfit, ModelFormat, NoAction, Unreadable
 from .explanations import Surroundings, explain
-from .model_protocol import MAX_ERROR_TEXT
+from .model_protocol import MAX_ERROR_TEXT, FaultKind
 
 
-def loading_fault(error: BaseException, format: ModelFormat, assignment: Assignment) -> tuple[str, str]:
+def loading_fault(error: BaseException, format: ModelFormat, assignment: Assignment) -> tuple[str, FaultKind]:
     """Return text and kind for an exception of loading a model."""
     surroundings = partial(Surroundings.here, format, assignment)
     if not isinstance(error, Misfit):
@@ -25,7 +25,7 @@ def loading_fault(error: BaseException, format: ModelFormat, assignment: Assignm
     return printable(". ".join(filter(None, (str(error), explanation)))), "invalid"
 
 
-def calling_fault(error: BaseException, format: ModelFormat, assignment: Assignment) -> tuple[str, str]:
+def calling_fault(error: BaseException, format: ModelFormat, assignment: Assignment) -> tuple[str, FaultKind]:
     """Return text and kind for an exception of a call of a loaded model."""
     if isinstance(error, NoAction):
         return printable(str(error)), "invalid"

@@ -71,6 +71,8 @@ Request = Load | Reset | Act | Rows | Done | Close
 Scalar = str | int | float | bool | None
 #: How the actions of many scenarios are computed: one after the other, or all rows together.
 Kernel = Literal["one", "rows"]
+#: Whether a model raised an exception, or its answer is not an action.
+FaultKind = Literal["failed", "invalid"]
 
 
 class Hello(msgspec.Struct, array_like=True, tag="hello", forbid_unknown_fields=True):
@@ -99,7 +101,7 @@ class ErrorReply(msgspec.Struct, array_like=True, tag="error", forbid_unknown_fi
 
     seq: int
     text: str
-    kind: Literal["failed", "invalid"] = "failed"
+    kind: FaultKind = "failed"
 
 
 class Ended(msgspec.Struct, array_like=True, tag="ended", forbid_unknown_fields=True):

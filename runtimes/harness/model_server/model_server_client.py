@@ -238,6 +238,8 @@ class ModelServerClient:
 
         ``one_step``: each scenario ends with its first action. ``patience``: seconds for the comparison of kernels.
         """
+        if self.rows is None:
+            return None
         if self._resetting is not None:
             self._await_ready()
         self._done()

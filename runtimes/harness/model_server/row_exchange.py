@@ -11,8 +11,6 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..simulators.base import Interface
 from .action_exchange import drawn_words
 from .deadline_watch import DeadlineWatch
@@ -39,8 +37,6 @@ class RowExchange:
         self.descriptors = [memory, asked, answer]
         self.kinds = self._memory.kinds
         self.seeds, self.observations = self._memory.seeds, self._memory.observations
-        action = interface.action
-        self._dtype, self._shape = np.dtype(action.dtype), (rows, *action.shape)
         self._drawn = drawn_words().tobytes()
         self._next = 0
         self._poll = select.poll()
@@ -74,8 +70,7 @@ class RowExchange:
         latency = time.monotonic() - started
         if latency > self._connection.deadline:
             (watch or self._connection.watch(self._connection.deadline, started)).settle()
-        actions = np.frombuffer(answers, self._dtype, offset=memory.actions_at).reshape(self._shape)
-        return actions, bytes(answers[memory.faults_at : memory.faults_at + memory.rows]), latency
+        return *memory.read(answers), latency
 
     def _ring(self) -> None:
         try:

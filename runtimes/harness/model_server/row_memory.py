@@ -49,8 +49,13 @@ class RowMemory:
         self.answered_numbers = view[answered : answered + 4 * rows]
         self.faults = view[faults : faults + rows]
         self.actions = view[actions : actions + rows * action.size]
-        #: Where faults and actions begin in the answers.
-        self.faults_at, self.actions_at = faults - answered, actions - answered
+        self._faults_at, self._actions_at = faults - answered, actions - answered
+        self._dtype, self._shape = np.dtype(action.dtype), (rows, *action.shape)
+
+    def read(self, answers: bytearray) -> "tuple[NDArray[Any], bytes]":
+        """Return an action for each row, and for each 1 if it failed or 0, from a copy of ``answers``."""
+        actions = np.frombuffer(answers, self._dtype, offset=self._actions_at).reshape(self._shape)
+        return actions, bytes(answers[self._faults_at : self._faults_at + self.rows])
 
     @staticmethod
     def size(interface: Interface, rows: int) -> int:

@@ -67,7 +67,7 @@ class RowServer:
         poll = select.poll()
         poll.register(self._asked, select.POLLIN)
         poll.register(connected, select.POLLIN)
-        wait, asked, answer = poll.poll, self._asked, self._answer
+        wait, asked, answer = poll.poll, self._asked, self.answer
         while True:
             if (ready := wait())[0] != (asked, select.POLLIN) or len(ready) > 1:
                 return
@@ -75,7 +75,8 @@ class RowServer:
             answer()
             os.write(self._answered, RING)
 
-    def _answer(self) -> None:
+    def answer(self) -> None:
+        """Answer the requests that are in the memory."""
         memory = self._memory
         kinds = bytes(memory.kinds)
         memory.faults[:] = bytes(len(kinds))

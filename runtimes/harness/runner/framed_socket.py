@@ -43,10 +43,11 @@ class ModelLoaded(msgspec.Struct, tag="loaded"):
 
 
 class ModelRefused(msgspec.Struct, tag="refused"):
-    """The model does not load, or does not fit."""
+    """The model does not load, or does not fit. ``final``: it would not with another model server either."""
 
     reason: str
     status: str = "failed"
+    final: bool = False
 
 
 class Batch(msgspec.Struct, tag="batch", rename={"since": "from"}):

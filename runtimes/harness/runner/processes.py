@@ -9,7 +9,7 @@ import subprocess
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from ..python_process import KILLED, ending
@@ -17,7 +17,7 @@ from ..task_page import SharedPage
 from .cpu_pinning import pin
 from .framed_socket import FramedSocket
 from .memory_kills import memory_kills
-from .process_spec import Installation, ProcessSpec, start_process
+from .process_spec import ENVIRONMENT_FOLDERS, Installation, ProcessSpec, start_process
 from .process_times import process_times
 
 #: The reason for which a process is ended that did nothing wrong.
@@ -41,6 +41,7 @@ class WorkerSpec:
     that has its own (``model_environment``: their folder), whose servers have address space for them besides
     (``model_server_libraries``). If the dataset is still to be downloaded, ``within`` is the folder that will contain
     its folder, and ``world`` is the part of the dataset's description that tells an evaluator what to import meanwhile.
+    ``trusted``: evaluators load the model themselves, too, and see its packages and folder (trusted_model.py).
     ``model_folder`` is a folder for the files of a model that is an archive (model_folder.py); empty: there is none.
     """
 
@@ -59,6 +60,7 @@ class WorkerSpec:
     within: str = ""
     world: Mapping[str, Any] | None = None
     model_folder: str = ""
+    trusted: bool = False
 
     def describe(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -228,6 +230,8 @@ def spawn_evaluator(spec: WorkerSpec, name: str, spawner: Spawner | None = None)
         memory=spec.evaluator_memory,
         readonly=(spec.within or spec.dataset,),
     )
+    if spec.trusted:
+        process_spec = with_model(process_spec, spec)
     local, remote = socket.socketpair()
     page = SharedPage()
     with remote:
@@ -235,6 +239,22 @@ def spawn_evaluator(spec: WorkerSpec, name: str, spawner: Spawner | None = None)
             process_spec, {"socket": remote.fileno(), "page": page.descriptor}
         )
     return EvaluatorProcess(process, FramedSocket(local), page)
+
+
+def with_model(evaluator: ProcessSpec, spec: WorkerSpec) -> ProcessSpec:
+    """Return the spec of an evaluator that loads a trusted model itself."""
+    environment, site = spec.model_environment, spec.model_server_site
+    folders = [site] if site else []  # else they are in the image of this container, or come to it (container_init.py)
+    if environment:
+        folders = [f"{environment}/{folder}" for folder in ENVIRONMENT_FOLDERS]
+    trusted = {"format": spec.format, "folders": folders, "declared": folders[-1] if environment else ""}
+    return replace(
+        evaluator,
+        options={**evaluator.options, "trusted": trusted},
+        memory=spec.evaluator_memory + spec.model_server_memory,
+        libraries=spec.model_server_libraries,
+        readonly=(*evaluator.readonly, *filter(None, (environment or site, spec.model_folder))),
+    )
 
 
 def spawn_model_server(spec: WorkerSpec, name: str, spawner: Spawner | None = None) -> ModelServerProcess:

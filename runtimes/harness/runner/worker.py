@@ -149,7 +149,8 @@ class Worker:
             case ModelRefused():
                 self._unloaded += 1
                 # The model server may have died of another cause, and a model that loaded once will load again.
-                if self._unloaded >= ATTEMPTS or not (self._loaded or message.status == "crashed"):
+                again = self._unloaded < ATTEMPTS and (self._loaded or message.status == "crashed")
+                if message.final or not again:
                     raise ModelRejected(message.reason, message.status)
                 self._dismiss_model_server()
                 self._bring_model_server(evaluator)

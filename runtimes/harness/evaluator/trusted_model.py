@@ -1,0 +1,187 @@
+"""Trusted model: a model in the evaluator's process, asked for actions by a call.
+
+It has what a model server gives it: a new module and instance for each scenario if it would have a process for each,
+seeds, random numbers of its own, an empty scratch folder, texts of faults. It lacks the wall between it and the score.
+"""
+
+import importlib
+import os
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..forking.scratch import Scratch
+from ..model_server.deadline_watch import DeadlineWatch
+from ..model_server.fault_texts import calling_fault, loading_fault
+from ..model_server.model_faults import Garbage, ModelFault, WrongAnswer
+from ..model_server.model_protocol import ErrorReply, FaultKind, Kernel
+from ..model_server.model_server_socket import reported
+from ..model_server.row_kernels import kernel_of
+from ..model_server.row_memory import RowMemory
+from ..model_server.row_server import RowServer, row_models
+from ..model_server.run_delay import RunDelay
+from ..models.base import Assignment, LoadedModel, Misfit
+from .model_globals import ModelGlobals
+from .trusted_packages import TrustedPackages
+
+
+class TrustedModel:
+    """Loads and calls a model; has the methods of `ModelServerClient` that scenarios need.
+
+    ``deadline``: seconds of an action. ``renewed``: it is loaded for each scenario. ``most_rows``: how many scenarios
+    it may serve at once. ``clearing``: of its scratch folder. Raises ModelFault if the model does not load.
+    """
+
+    def __init__(
+        self,
+        packages: TrustedPackages,
+        assignment: Assignment,
+        *,
+        deadline: float,
+        renewed: bool,
+        most_rows: int = 0,
+        clearing: Scratch | None = None,
+    ) -> None:
+        if (refusal := packages.refusal()) is not None:
+            raise WrongAnswer(f"`trusted`: {refusal}.")
+        importlib.invalidate_caches()  # packages that the model has declared may have come since
+        self.deadline = deadline
+        #: Its exchange for many scenarios at once; None: it serves one.
+        self.rows: TrustedRows | None = None
+        self._format, self._assignment = packages.format, assignment
+        self._renewed, self._most_rows, self._clearing = renewed, most_rows, clearing
+        self._path = packages.path
+        self._globals, self._delay = ModelGlobals(list(self._path)), RunDelay()
+        observation, action = assignment.interface.observation, assignment.interface.action
+        self._observed = np.zeros((assignment.batch, *observation.shape), observation.dtype)
+        self._dtype, self._shape = np.dtype(action.dtype), action.shape
+        self._size = assignment.batch * action.size
+        with suppress(Misfit):  # loading reports it
+            self._globals.run(self._format.prepare, assignment)
+        self._known = frozenset(sys.modules)
+        self._model: LoadedModel = self._loaded()
+
+    def begin(self, seed: int) -> None:
+        """Do nothing: there is nothing to overlap with the world's reset."""
+
+    def ready(self, seed: int) -> None:
+        """Begin a scenario."""
+        if self._clearing is not None:
+            self._clearing.reset()
+        if self._renewed:
+            self._model = self._loaded()
+        self._delay.take()  # what was before is no excuse for what follows
+        try:
+            self._globals.run(self._reset, seed)
+        except BaseException as error:
+            raise self._call_fault(error) from None
+
+    def act_alone(self, observation: NDArray[Any]) -> tuple[NDArray[Any], float]:
+        """Return the action, in an array of its own, and the latency in seconds. Called at every step."""
+        actions, latency = self.act(observation)
+        return actions[0], latency
+
+    def act(self, observations: NDArray[Any]) -> tuple[NDArray[Any], float]:
+        """Return the actions, in an array of their own, and the latency in seconds."""
+        observed = self._observed
+        observed[...] = observations
+        began = time.monotonic()
+        try:
+            answer = self._globals.run(self._model.act, observed)
+        except BaseException as error:
+            raise self._call_fault(error) from None
+        latency = time.monotonic() - began
+        if latency > self.deadline:
+            self._settle(began)
+        if len(answer) != self._size:
+            raise Garbage("the model server sent an invalid reply")
+        return np.frombuffer(bytearray(answer), self._dtype).reshape(-1, *self._shape), latency
+
+    def end(self, next_seed: int | None) -> None:
+        """Do nothing: the next scenario begins with `ready`."""
+
+    def explained(self, fault: ModelFault) -> ModelFault:
+        """Return the fault, whose text is complete."""
+        return fault
+
+    def open_rows(self, *, one_step: bool, patience: float) -> Kernel | None:
+        """Prepare ``rows``; return how they are computed, None: this model serves one scenario.
+
+        ``one_step``: each scenario ends with its first action. ``patience``: seconds for the comparison of kernels.
+        """
+        if self._most_rows > 1 and self.rows is None:
+            self.rows = self._globals.run(self._opened, one_step, patience)
+            self._most_rows = 0 if self.rows is None else self._most_rows
+        return None if self.rows is None else self.rows.kernel
+
+    def close(self) -> None:
+        """Close what it has open."""
+        self._delay.close()
+
+    def answer_rows(self, server: RowServer) -> float:
+        """Let a server of ``rows`` answer; return the latency in seconds."""
+        began = time.monotonic()
+        self._globals.run(server.answer)
+        latency = time.monotonic() - began
+        if latency > self.deadline:
+            self._settle(began)
+        return latency
+
+    def _settle(self, began: float) -> None:
+        """Raise TimedOut if an answer that is there now took too long since ``began`` (monotonic)."""
+        DeadlineWatch(self.deadline, lambda: None, began, self._delay.take).settle()
+
+    def _opened(self, one_step: bool, patience: float) -> "TrustedRows | None":
+        models = row_models(self._model, self._most_rows, self._reset if one_step else None)
+        if not models:
+            return None
+        interface = self._assignment.interface
+        memory, descriptor = RowMemory.make(interface, self._most_rows)
+        os.close(descriptor)
+        server = RowServer(memory, -1, -1, models, kernel_of(models, interface, patience))
+        return TrustedRows(self, memory, server)
+
+    def _loaded(self) -> LoadedModel:
+        """Return the model, loaded as if nothing of it had been there before."""
+        for name in sys.modules.keys() - self._known:
+            if name == "model" or self._is_own(getattr(sys.modules[name], "__file__", None)):
+                del sys.modules[name]
+        self._globals.path[:] = self._path
+        self._globals.seed(0)  # random numbers drawn while a model loads are reproducible, too
+        try:
+            return self._globals.run(self._format.load, self._assignment)
+        except BaseException as error:
+            raise _fault(*loading_fault(error, self._format, self._assignment)) from None
+
+    def _call_fault(self, error: BaseException) -> ModelFault:
+        return _fault(*calling_fault(error, self._format, self._assignment))
+
+    def _is_own(self, file: str | None) -> bool:
+        folder = self._assignment.files
+        return folder is not None and file is not None and file.startswith(f"{folder}{os.sep}")
+
+    def _reset(self, seed: int) -> None:
+        self._globals.seed(seed)
+        self._model.reset(seed)
+
+
+class TrustedRows:
+    """Exchange of many scenarios with a trusted model: what `RowExchange` is with a model server."""
+
+    def __init__(self, model: TrustedModel, memory: RowMemory, server: RowServer) -> None:
+        self.kernel = server.kernel
+        self.kinds, self.seeds, self.observations = memory.kinds, memory.seeds, memory.observations
+        self._model, self._memory, self._server = model, memory, server
+
+    def ask(self) -> tuple[NDArray[Any], bytes, float]:
+        """Return an action for each row, for each 1 if it failed or 0, and the latency in seconds."""
+        latency = self._model.answer_rows(self._server)
+        return *self._memory.read(bytearray(self._memory.answers)), latency
+
+
+def _fault(text: str, kind: FaultKind) -> ModelFault:
+    return reported(ErrorReply(0, text, kind))
