@@ -169,6 +169,7 @@ def described_fields(description: Mapping[str, Any], dataset: str) -> dict[str, 
     """Return the worker spec's fields from the runner API's description; ``world`` only without a dataset folder."""
     play = description["play"]
     fields = {"format": description.get("model", {}).get("format"), "isolation": play.get("isolation")}
+    fields["trusted"] = bool(play.get("trusted"))
     if not dataset:
         fields["world"] = {name: play["definition"].get(name) for name in WORLD}
     return fields

@@ -31,7 +31,8 @@ HARNESS = Path(harness.__file__).parent
 class WarmKind:
     """Kind of a warm runner: the launches it can take. ``play``: name of a registered dataset's staged folder.
 
-    ``environment``: name of the model's own environment in the node cache; empty: that of its format.
+    ``environment``: name of the model's own environment in the node cache; empty: that of its format. ``trusted``: its
+    evaluators load the model themselves.
     """
 
     runtime: str
@@ -40,6 +41,7 @@ class WarmKind:
     version: str
     play: str = ""
     environment: str = ""
+    trusted: bool = False
 
     @classmethod
     def of(cls, launch: Launch) -> "WarmKind":
@@ -95,6 +97,7 @@ def worker_spec_for(
         isolation=isolation,
         sandbox=sandbox,
         model_folder=model_folder,
+        trusted=kind.trusted,
     )
 
 

@@ -98,9 +98,18 @@ class Container:
 
 
 class Pod:
-    """Three containers and their shared folder."""
+    """Three containers and their shared folders. ``model_site``: packages of the model's format."""
 
-    def __init__(self, image: Image, folder: Path, document: Mapping[str, Any], token: str) -> None:
+    def __init__(
+        self,
+        image: Image,
+        folder: Path,
+        document: Mapping[str, Any],
+        token: str,
+        *,
+        model_site: str = SITE,
+        trusted: bool = False,
+    ) -> None:
         folder.chmod(0o755)
         self.sockets, self.files, self.secret = folder / "sockets", folder / "files", folder / "token"
         for path in (self.sockets, self.files, self.secret):
@@ -117,11 +126,17 @@ class Pod:
             os.chown(path, USERS["runner"], USERS["runner"])
         launch = ["--launch", str(self.secret / "launch.json"), "--sockets", str(self.sockets)]
         self.runner = Container(image, "runner", ["-m", "workers.standalone_runner", *launch])
+        shared = folder / "trusted"
+        shared.mkdir()
+        os.chown(shared, USERS["model_server"], USERS["model_server"])
+        sites = {"evaluator": SITE, "model_server": model_site}
+        sharing = ["--trusted", str(shared)] if trusted else []
+        init = ["-m", "runtimes.harness.runner.container_init"]
         self.evaluator, self.model_server = (
             Container(
                 image,
                 name,
-                ["-m", "runtimes.harness.runner.container_init", name, "--sockets", str(self.sockets), "--site", SITE],
+                [*init, name, "--sockets", str(self.sockets), "--site", sites[name], *sharing],
                 read_only=[self.sockets, self.files],
                 hidden=[self.secret],
             )

@@ -18,6 +18,8 @@ from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
 from datasets.versions.archives.tar_writer import MeasuredTar
 from tests.contracts.harness_processes import play_of
+from tests.simulators.test_onnx_models import model as onnx_model
+from tests.simulators.test_onnx_models import onnx_site
 from tests.system.pod import SITE, USERS, Container, Image, Pod
 from tests.system.runner_api import LAUNCH, SIMULATION, TOKEN, RunnerApi
 from tests.waiting import until
@@ -45,12 +47,15 @@ def start_runner_api(tmp_path: Path) -> Iterator[Callable[..., RunnerApi]]:
         model: bytes = ZERO_MODEL,
         *,
         launched: bool = True,
+        trusted: bool = False,
         environment: bytes | None = None,
         **params: Any,
     ) -> RunnerApi:
-        play = play_of("noop", select={"range": [0, total]}, params=params) | {"params": params}
+        play = play_of("noop", select={"range": [0, total]}, params=params) | {"params": params, "trusted": trusted}
         bundles = {"packed": scenario_folder.pack(datasets()["noop"].folder), "environment": environment}
-        apis.append(RunnerApi(tmp_path, total=total, play=play, model=model, launched=launched, **bundles))
+        folder = tmp_path / str(len(apis))
+        folder.mkdir()
+        apis.append(RunnerApi(folder, total=total, play=play, model=model, launched=launched, **bundles))
         return apis[-1]
 
     yield make
@@ -65,7 +70,9 @@ def start_pod(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     def make(runner_api: RunnerApi, **document: Any) -> Pod:
         folder = tmp_path_factory.mktemp("pod")
         spec = {"format": "python", "isolation": "launch"} | document.pop("worker_spec", {})
-        pods.append(Pod(image, folder, {"id": LAUNCH, "url": runner_api.url, "worker_spec": spec} | document, TOKEN))
+        options = {name: document.pop(name) for name in ("model_site", "trusted") if name in document}
+        whole = {"id": LAUNCH, "url": runner_api.url, "worker_spec": spec} | document
+        pods.append(Pod(image, folder, whole, TOKEN, **options))
         return pods[-1]
 
     yield make
@@ -109,6 +116,26 @@ def test_every_task_has_one_result_and_the_three_containers_exit_with_code_0(
     assert [result["task"] for result in results] == list(range(3000))
     assert {result["status"] for result in results} == {"ok"}
     assert pod.runner.output.count("its sandbox level is 2") == 2
+
+
+@pytest.mark.parametrize("format", ["python", "onnx"])
+def test_a_trusted_model_is_loaded_in_the_container_of_evaluators(
+    format: str, image: Image, start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
+) -> None:
+    """The packages of the format onnx come from the image of model servers, those of python are there."""
+    model, site = ZERO_MODEL, SITE
+    if format == "onnx":
+        model, site = onnx_model("gru"), str(image.root.parent / "onnx")
+        shutil.copytree(onnx_site(), site)
+    results = {}
+    for trusted in (False, True):
+        runner_api = start_runner_api(200, model, trusted=trusted)
+        spec = {"format": format, "trusted": trusted}
+        pod = start_pod(runner_api, worker_spec=spec, model_site=site, trusted=trusted and site != SITE)
+        run_to_end(pod, runner_api)
+        assert [container.wait() for container in pod.containers] == [EXIT_DONE] * 3, pod.runner.output
+        results[trusted] = [result | {"timing": None} for result in runner_api.results()]
+    assert results[True] == results[False] and {result["status"] for result in results[True]} == {"ok"}
 
 
 def zip_of(files: Mapping[str, bytes]) -> bytes:

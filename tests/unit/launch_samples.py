@@ -62,6 +62,7 @@ SAMPLES: dict[str, tuple[Launch, ServedApis]] = {
     "independent": (launch(), ALL),
     "independent-without-jobset": (launch(timeout=90.5), BARE),
     "independent-everything": (launch(placement=EVERYTHING, workers=9), ALL),
+    "independent-trusted": (launch(trusted=True), ALL),
     "gang-none": (gang(3), ALL),
     "gang-mpi": (gang(2, "mpi", slots=2), ALL),
     "gang-mpi-own-image": (gang(2, "mpi", image="registry.example/mpich:5"), ALL),

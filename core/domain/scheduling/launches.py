@@ -84,6 +84,7 @@ class Launch:
     token: str = field(repr=False)
     environment: str = ""  # the model's own packages on the node (a digest); empty: those of its format
     play: str = ""  # a registered dataset's folder on the node: its scenarios beside the built-in files
+    trusted: bool = False  # its evaluators load the model themselves
     project: str = "default"
     model_size: int = 0
     # The evaluator's bundle, for a backend whose runners share no folder with the platform.

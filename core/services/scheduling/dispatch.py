@@ -282,6 +282,7 @@ class Dispatch:
             dataset=dataset.base.name,
             version=dataset.base.version,
             environment=locked(provenance) or "",
+            trusted=provenance.play.trusted,
             play=scenario_folder.folder_name(dataset.digest, dataset.base.digest),
             model_digest=model.digest,
             model_key=key_of(model.digest),

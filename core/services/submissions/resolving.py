@@ -263,6 +263,12 @@ class Resolver:
     ) -> Provenance:
         """Return a provenance with its model and what follows from that: runtime, isolation, dependencies."""
         format = runtime.formats[model.format]
+        if provenance.play.trusted and format.format.start is not None:
+            raise FormatMismatch(
+                f"`trusted` loads a model in the evaluator's process, and a model of the format {model.format} starts"
+                " programs of its own: leave `trusted` out.",
+                formats=[name for name, each in runtime.formats.items() if each.format.start is None],
+            )
         dependencies = None
         if model.dependencies is not None and not gang:  # a gang's program has the image's packages
             dependencies = ModelDependencies(file=str(model.dependencies["file"]), lock=None)

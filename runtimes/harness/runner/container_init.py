@@ -1,6 +1,10 @@
 """Container init: first process of an evaluator's or model server's container; starts processes on the runner's order.
 
-``python -m runtimes.harness.runner.container_init evaluator|model_server [--sockets FOLDER] [--site FOLDER]``
+``python -m runtimes.harness.runner.container_init evaluator|model_server [--sockets FOLDER] [--site FOLDER]
+[--trusted FOLDER]``
+
+A trusted model is loaded in the evaluator's process, whose image lacks the packages of the model's format: the
+container of model servers copies its own to the ``--trusted`` folder, which they share, and that of evaluators waits.
 
 It connects to the runner's socket in the ``--sockets`` folder, reports its sandbox level, and for each order starts a
 confined process with the descriptors that came along (see process_spec.py). It writes on the process's control socket
@@ -20,6 +24,7 @@ import ctypes
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -41,6 +46,8 @@ SOCKET = "runner.sock"
 FOLDER, SITE = Path("/run/windtunnel/sockets"), "/opt/windtunnel/site"
 #: Seconds to wait for a runner (its image may still be pulled), and between two attempts: at first, and later.
 PATIENCE, FAST_INTERVAL, SLOW_INTERVAL = 900.0, 0.005, 0.1
+#: The folder of the packages in the ``--trusted`` folder, once they are complete.
+SHARED = "site"
 #: Exit codes: the runner ended (the normal end); no runner ever came.
 DONE, NO_RUNNER = 0, 75
 #: Bytes of the container's memory reserved for this process itself.
@@ -53,8 +60,11 @@ PR_SET_DUMPABLE = 4
 class ContainerInit:
     """The processes of one container."""
 
-    def __init__(self, module: str, installation: Installation, runner: socket.socket) -> None:
+    def __init__(
+        self, module: str, installation: Installation, runner: socket.socket, shared: Path | None = None
+    ) -> None:
         self._module = module
+        self._shared = shared if module == "evaluator" else None
         self._installation = installation
         self._runner = runner
         self._memory_limit = memory()
@@ -91,6 +101,8 @@ class ContainerInit:
         # With this limit an excessive request raises MemoryError; otherwise the kernel would kill the whole container.
         memory = min(spec.memory, self._memory_limit)
         spec = replace(spec, memory=memory, libraries=min(spec.libraries, LIBRARIES))
+        if self._shared is not None:
+            spec = with_packages(spec, str(self._shared))
         popen = start_process(
             spec, self._installation, dict(zip(order["descriptors"], descriptors, strict=True)), output
         )
@@ -100,6 +112,21 @@ class ContainerInit:
             return ending(code, kills_before=kills_before, kills_after=memory_kills())
 
         self._processes.add(popen.pid, control, on_exit)
+
+
+def with_packages(spec: ProcessSpec, folder: str) -> ProcessSpec:
+    """Return the spec of an evaluator that loads a trusted model itself, with the packages of the model's format."""
+    trusted = dict(spec.options["trusted"])
+    trusted["folders"] = [folder, *trusted["folders"]]
+    return replace(spec, options={**spec.options, "trusted": trusted}, readonly=(*spec.readonly, folder))
+
+
+def share(site: Path, folder: Path) -> None:
+    """Copy packages to a folder of several containers, where they appear at once."""
+    draft = folder / f".{SHARED}"
+    shutil.rmtree(draft, ignore_errors=True)
+    shutil.copytree(site, draft, symlinks=True)
+    draft.rename(folder / SHARED)
 
 
 def memory() -> int:
@@ -133,6 +160,7 @@ def main() -> None:
     parser.add_argument("module", choices=("evaluator", "model_server"))
     parser.add_argument("--sockets", type=Path, default=FOLDER, help="the folder of the runner's socket")
     parser.add_argument("--site", default=SITE, help="the packages of what is started")
+    parser.add_argument("--trusted", type=Path, help="the folder for the packages of a trusted model's format")
     options = parser.parse_args()
     stop_signal.exit_on_signal()
     from ..sandbox import level
@@ -141,6 +169,13 @@ def main() -> None:
     # Only after the level was determined: a process that is not dumpable cannot write its own /proc files.
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     runner = connect(options.sockets / SOCKET)
+    shared = options.trusted / SHARED if options.trusted is not None else None
+    if shared is not None and not shared.exists():
+        if options.module == "model_server":
+            share(Path(options.site), options.trusted)
+        began = time.monotonic()
+        while not shared.exists() and time.monotonic() - began < PATIENCE:
+            time.sleep(SLOW_INTERVAL)
     if runner is None:  # a runner that came and went had no work for this container: the pod has not failed
         sys.exit(DONE if (options.sockets / SOCKET).exists() else NO_RUNNER)
     signal.signal(signal.SIGTERM, lambda *_: None)
@@ -151,7 +186,7 @@ def main() -> None:
         site=options.site,
         level=best.number,
     )
-    ContainerInit(options.module, installation, runner).serve()
+    ContainerInit(options.module, installation, runner, shared).serve()
     os._exit(DONE)
 
 

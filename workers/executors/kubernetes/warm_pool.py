@@ -77,8 +77,8 @@ class PoolPlan:
 
 
 def warm_key_of(launch: Launch) -> WarmKey | None:
-    """Return a launch's key; None if it needs its own pods (a gang, or a placement)."""
-    if launch.gang is not None or replace(launch.placement, executor="") != Placement():
+    """Return a launch's key; None if it needs its own pods (a gang, a placement, or a trusted model)."""
+    if launch.gang is not None or launch.trusted or replace(launch.placement, executor="") != Placement():
         return None
     return WarmKey(**{field.name: getattr(launch, field.name) for field in fields(WarmKey)})
 

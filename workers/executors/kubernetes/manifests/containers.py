@@ -60,6 +60,17 @@ MODEL_SERVER = ContainerTemplate(
     command=("python", "-m", "runtimes.harness.runner.container_init", "model_server"),
     mounts=(_SOCKETS, _FILES),
 )
+#: What a pod for a trusted model has besides: a volume in which model servers leave the packages of their format.
+TRUSTED = Mount(volume="trusted", path=f"{RUN}/trusted")
+
+
+def trusting(template: ContainerTemplate) -> ContainerTemplate:
+    """Return the container of evaluators or of model servers in a pod for a trusted model."""
+    mount = replace(TRUSTED, read_only=template is EVALUATOR)
+    command = (*template.command, "--trusted", mount.path)
+    return replace(template, command=command, mounts=(*template.mounts, mount))
+
+
 #: A gang's program is the user's own, so it holds no platform secrets.
 PROGRAM = ContainerTemplate(name="main", user=10003, command=())
 #: Container of an MPIJob, with the user of the operator's own images.

@@ -87,17 +87,18 @@ class PodSpecBuilder:
         placement, workers, images = self.launch.placement, self.options.workers_per_pod, self.options.images
         half = Share(cpu=_cores(placement.cpu * workers / 2), memory=str(placement.memory * workers // 2))
         simulator = datasets()[self.launch.dataset].simulator
+        evaluators, model_servers = containers.EVALUATOR, containers.MODEL_SERVER
+        volumes = self._shared_volumes([evaluators, model_servers])
+        if self.launch.trusted and self._format.format.packages:
+            evaluators, model_servers = containers.trusting(evaluators), containers.trusting(model_servers)
+            volumes.append({"name": containers.TRUSTED.volume, "emptyDir": {}})
         evaluator = self._container(
-            containers.EVALUATOR, image_of(simulator, images.prefix, images.tag), self.options.evaluator or half
+            evaluators, image_of(simulator, images.prefix, images.tag), self.options.evaluator or half
         )
         model_server = self._container(
-            containers.MODEL_SERVER, self._format_image(), self.options.model_server or half, devices=True
+            model_servers, self._format_image(), self.options.model_server or half, devices=True
         )
-        template = self._template(
-            "runner",
-            [self._runner(containers.RUNNER), evaluator, model_server],
-            self._shared_volumes([containers.EVALUATOR, containers.MODEL_SERVER]),
-        )
+        template = self._template("runner", [self._runner(containers.RUNNER), evaluator, model_server], volumes)
         template["spec"]["topologySpreadConstraints"] = [
             {
                 "maxSkew": 1,
@@ -274,8 +275,11 @@ class PodSpecBuilder:
         return self.gang.image or self._format_image()
 
     def _format_image(self) -> str:
-        environment = catalogue.runtime(self.launch.runtime).formats[self.launch.format].environment.name
-        return image_of(environment, self.options.images.prefix, self.options.images.tag)
+        return image_of(self._format.environment.name, self.options.images.prefix, self.options.images.tag)
+
+    @property
+    def _format(self) -> catalogue.RuntimeFormat:
+        return catalogue.runtime(self.launch.runtime).formats[self.launch.format]
 
     def _replica_environment(self) -> list[Object]:
         """Return a replica's variables; its position comes from the pod's labels."""
