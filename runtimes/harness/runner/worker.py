@@ -271,6 +271,8 @@ class Worker:
             how = evaluator.process.wait(1.0) or f"it was ended: {error}"
             task, self._blamed = evaluator.page.task if self._blamed is None else self._blamed, None
             evaluator.dismiss(how)
+        if self._context.setup.get("trusted"):
+            how += "; the model is trusted and runs in its process"
         self._context.outputs.add(f"evaluator-{self.name}", f"[the simulator's process ended: {how}]\n".encode())
         if self._model_server is not None:
             self._model_server.dismiss()
