@@ -64,11 +64,12 @@ def loop(name: str, repeat: int, steps: Path) -> dict[str, Any]:
     }
 
 
-def through_platform(platform: PlatformProcess, workers: int, repeat: int) -> dict[str, Any]:
+def through_platform(platform: PlatformProcess, workers: int, repeat: int, *, trusted: bool = False) -> dict[str, Any]:
     """Run with so many workers; the rate is from the POST to the last durable result."""
     client = platform.connect()
     began = time.perf_counter()
     submission = {"dataset": "car_street", "runtime": "python", "model": MODEL, "repeat": repeat, "workers": workers}
+    submission["trusted"] = trusted
     id = client.submit(submission)["id"]
     with metered(platform.process.pid) as processor_seconds:
         all_done = client.until(id, all_done=True, every=0.25)
@@ -90,10 +91,12 @@ def measure(repeat: int = REPEAT, runs: int = RUNS) -> dict[str, Any]:
     """Measure loops and platform alternately, so that a slow minute of the machine affects all of them."""
     loops: dict[str, list[dict[str, Any]]] = {name: [] for name in LOOPS}
     platform_runs: dict[int, list[dict[str, Any]]] = {workers: [] for workers in WORKERS}
+    trusted_runs: list[dict[str, Any]] = []
     with running_platform(workers=str(max(WORKERS))) as platform, tempfile.TemporaryDirectory() as folder:
         steps = Path(folder, "steps.ndjson")
         loop(BARE, repeat, steps)
         through_platform(platform, max(WORKERS), 1)
+        through_platform(platform, 1, 1, trusted=True)
         for _ in range(runs):
             for name, runs_of_loop in loops.items():
                 runs_of_loop.append(loop(name, repeat, steps))
@@ -101,6 +104,8 @@ def measure(repeat: int = REPEAT, runs: int = RUNS) -> dict[str, Any]:
             for workers in WORKERS:
                 platform_runs[workers].append(through_platform(platform, workers, repeat))
                 print(f"platform, workers {workers}: {platform_runs[workers][-1]['rate']:.1f} episodes/s", flush=True)
+            trusted_runs.append(through_platform(platform, 1, repeat, trusted=True))
+            print(f"platform, trusted: {trusted_runs[-1]['rate']:.1f} episodes/s", flush=True)
     return {
         "scenarios": SCENARIOS,
         "repeat": repeat,
@@ -111,13 +116,17 @@ def measure(repeat: int = REPEAT, runs: int = RUNS) -> dict[str, Any]:
                 "rate": spread(run["rate"] for run in runs_of_loop),
                 "cpu": statistics.median(run["cpu"] for run in runs_of_loop),
                 # of the platform's run with one worker in the same round
-                "ratio": spread(
-                    of_platform["rate"] / run["rate"]
-                    for run, of_platform in zip(runs_of_loop, platform_runs[1], strict=True)
-                ),
+                **{
+                    name: spread(
+                        of_platform["rate"] / run["rate"]
+                        for run, of_platform in zip(runs_of_loop, runs_of_platform, strict=True)
+                    )
+                    for name, runs_of_platform in (("ratio", platform_runs[1]), ("trusted", trusted_runs))
+                },
             }
             for name, runs_of_loop in loops.items()
         },
+        "trusted": {"rate": spread(run["rate"] for run in trusted_runs), "cpu": trusted_runs[-1]["cpu"]},
         "platform": {
             str(workers): {
                 "rate": spread(run["rate"] for run in runs_of_workers),

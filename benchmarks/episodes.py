@@ -1,7 +1,8 @@
 """Episodes beside what people would use instead: same policy, processors and seeds, in one run.
 
 cartpole and highway: Gymnasium's vector environments, stable-baselines3's evaluate_policy, Ray tasks. car_street: a
-script of a hundred lines over libsumo with multiprocessing. None of them sandboxes the policy or stores results.
+script of a hundred lines over libsumo with multiprocessing. None of them sandboxes the policy or stores results. The
+platform runs the policy in a process of its own, and trusted.
 """
 
 import json
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,14 +86,12 @@ def compare(started: PlatformProcess, dataset: str, folder: Path, runs: int) -> 
     submission = {"dataset": dataset, **GYMNASIUM[dataset]}
     specs = (folder_of_files / "scenarios.ndjson") if definition["scenarios"] else None
     options = json.loads(specs.read_text().splitlines()[0])["options"] if specs else None
-    simulate(started, submission)
-    platform: list[float] = []
+    platform = Rates()
+    platform.run(started, submission)
     rates: dict[str, list[float]] = {name: [] for name, *_ in PEERS}
     versions: dict[str, str] = {}
     for _ in range(runs):
-        time.sleep(3)  # the next warm runner starts
-        seconds, results = simulate(started, submission)
-        platform.append(len(results) / seconds)
+        results = platform.measure(started, submission, len)
         task = folder / f"{dataset}.json"
         model = str(shipped()[definition["yardstick"]])
         seeds = [result["scenario"]["seed"] for result in results]
@@ -104,48 +104,85 @@ def compare(started: PlatformProcess, dataset: str, folder: Path, runs: int) -> 
                 if abs(result["metrics"]["return"] - of_peer) > 1e-3:
                     raise RuntimeError(f"{name}: task {result['task']} has another return: {of_peer}")
             rates[name].append(output["rate"])
-        print(
-            dataset, f"{platform[-1]:.1f}", {name: round(of_peer[-1], 1) for name, of_peer in rates.items()}, flush=True
-        )
+        print(dataset, platform.last(), {name: round(of_peer[-1], 1) for name, of_peer in rates.items()}, flush=True)
     steps = statistics.mean(result["metrics"]["length"] for result in results)
     return {
-        "platform": spread(platform),
-        "peers": _peers(platform, rates, versions),
+        **platform.figures(rates, versions),
         "unit": "episodes/s",
         "steps": steps,
     }
 
 
-def _peers(platform: list[float], rates: dict[str, list[float]], versions: dict[str, str]) -> Figures:
-    return {
-        name: {
-            "version": versions[name],
-            "rate": spread(of_peer),
-            "ratio": spread(ours / theirs for ours, theirs in zip(platform, of_peer, strict=True)),
+class Rates:
+    """Rates of the platform, of each round one with an isolated and one with a trusted model."""
+
+    def __init__(self) -> None:
+        self._isolated: list[float] = []
+        self._trusted: list[float] = []
+
+    def run(self, started: PlatformProcess, submission: dict[str, Any]) -> None:
+        """Run both once, unmeasured."""
+        for trusted in (False, True):
+            simulate(started, submission | {"trusted": trusted})
+
+    def measure(
+        self,
+        started: PlatformProcess,
+        submission: dict[str, Any],
+        amount: Callable[[list[dict[str, Any]]], float],
+    ) -> list[dict[str, Any]]:
+        """Measure both; return the results, which are equal. ``amount``: what a rate counts in results."""
+        both = []
+        for trusted, rates in ((False, self._isolated), (True, self._trusted)):
+            time.sleep(3)  # the next warm runner starts
+            seconds, results = simulate(started, submission | {"trusted": trusted})
+            rates.append(amount(results) / seconds)
+            both.append([result["metrics"] for result in results])
+        if both[0] != both[1]:
+            raise RuntimeError("a trusted model has other results")
+        return results
+
+    def last(self) -> str:
+        """Return the rates of the last round."""
+        return f"{self._isolated[-1]:.1f}, trusted {self._trusted[-1]:.1f}"
+
+    def figures(self, rates: dict[str, list[float]], versions: dict[str, str]) -> Figures:
+        """Return the rates of all rounds, and the ratios to those of peers."""
+
+        def beside(ours: list[float], theirs: list[float]) -> Figures:
+            return spread(mine / other for mine, other in zip(ours, theirs, strict=True))
+
+        peers = {
+            name: {
+                "version": versions[name],
+                "rate": spread(of_peer),
+                "ratio": beside(self._isolated, of_peer),
+                "trusted": beside(self._trusted, of_peer),
+            }
+            for name, of_peer in rates.items()
         }
-        for name, of_peer in rates.items()
-    }
+        return {"platform": spread(self._isolated), "trusted": spread(self._trusted), "peers": peers}
 
 
 def compare_streets(started: PlatformProcess, runs: int) -> Figures:
     """Measure car_street against the script; drives are not of equal length, so in simulated time."""
     name = "libsumo and multiprocessing, a script of 100 lines"
     submission = {"dataset": "car_street", "model": "idm", "scenarios": {"range": [0, STREETS]}}
-    simulate(started, submission)
-    platform: list[float] = []
+    platform = Rates()
+    platform.run(started, submission)
     rates: dict[str, list[float]] = {name: []}
     for _ in range(runs):
-        time.sleep(3)
-        seconds, results = simulate(started, submission)
-        platform.append(sum(result["metrics"]["seconds"] for result in results) / seconds)
+        platform.measure(
+            started, submission, lambda results: float(sum(result["metrics"]["seconds"] for result in results))
+        )
         environ = {"PATH": os.defpath, "PYTHONPATH": site(simulators()["sumo"])}
         command = ["nice", "-n", peer_systems.NICE, sys.executable, "benchmarks/peers/libsumo_script.py"]
         command += [str(datasets()["car_street"].folder), str(WORKERS)]
         finished = subprocess.run(command, env=environ, capture_output=True, check=True, timeout=600)
         rates[name].append(json.loads(finished.stdout.splitlines()[-1])["rate"])
-        print(f"car_street {platform[-1]:.0f} {rates[name][-1]:.0f} simulated seconds per second", flush=True)
+        print(f"car_street {platform.last()}; {rates[name][-1]:.0f} simulated seconds per second", flush=True)
     unit = "simulated seconds per second"
-    return {"platform": spread(platform), "peers": _peers(platform, rates, {name: "libsumo 1.28.0"}), "unit": unit}
+    return {**platform.figures(rates, {name: "libsumo 1.28.0"}), "unit": unit}
 
 
 def measure(runs: int = RUNS) -> Figures:
@@ -159,10 +196,11 @@ def section(figures: Figures) -> str:
     """Return the section of RESULTS.md."""
     rows = []
     for dataset, of_dataset in figures["datasets"].items():
-        rows.append([dataset, "**Windtunnel**", spanned(of_dataset["platform"]), "1", of_dataset["unit"]])
+        rows.append([dataset, "**Windtunnel**", spanned(of_dataset["platform"]), "1", "", of_dataset["unit"]])
+        rows.append(["", "**Windtunnel**, trusted", spanned(of_dataset["trusted"]), "", "1", ""])
         for name, of_peer in of_dataset["peers"].items():
-            rate, ratio = spanned(of_peer["rate"]), spanned(of_peer["ratio"], lambda x: f"{x:.2f}")
-            rows.append(["", f"{name} ({of_peer['version']})", rate, ratio, ""])
+            ratios = [spanned(of_peer[mode], lambda x: f"{x:.2f}") for mode in ("ratio", "trusted")]
+            rows.append(["", f"{name} ({of_peer['version']})", spanned(of_peer["rate"]), *ratios, ""])
     worst = min(
         of_peer["ratio"]["median"] for each in figures["datasets"].values() for of_peer in each["peers"].values()
     )
@@ -170,10 +208,11 @@ def section(figures: Figures) -> str:
         [
             f"The same baseline policy on {figures['workers']} processors, with the seeds of the platform's tasks; the "
             "returns of `cartpole` and `highway` are compared and equal. Platform: from the POST to the last durable "
-            "result, each episode with a process of its own for the model, sandboxed, with a deadline per action. "
+            "result, each episode with a process of its own for the model, sandboxed, with a deadline per action; "
+            "*trusted*: the model in the evaluator's process, with spot checks. "
             "Peers: after a warm-up, in memory, nothing isolated. *Ratio*: the platform's rate to the peer's, of the "
             "same round.",
-            table(["dataset", "", "rate", "ratio", "in"], rows),
+            table(["dataset", "", "rate", "ratio", "ratio, trusted", "in"], rows),
             aim("as fast as each of them", worst >= 1.0),
         ]
     )
