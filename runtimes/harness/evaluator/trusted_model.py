@@ -8,6 +8,7 @@ import importlib
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -63,7 +64,9 @@ class TrustedModel:
         with suppress(Misfit):  # loading reports it
             self._globals.run(self._format.prepare, assignment)
         self._known = frozenset(sys.modules)
-        self._model: LoadedModel = self._loaded()
+        self._model: LoadedModel
+        self._act_alone: Callable[[NDArray[Any]], bytes]
+        self._load()
 
     def begin(self, seed: int) -> None:
         """Do nothing: there is nothing to overlap with the world's reset."""
@@ -73,7 +76,7 @@ class TrustedModel:
         if self._clearing is not None:
             self._clearing.reset()
         if self._renewed:
-            self._model = self._loaded()
+            self._load()
         self._delay.take()  # what was before is no excuse for what follows
         try:
             self._globals.run(self._reset, seed)
@@ -82,16 +85,22 @@ class TrustedModel:
 
     def act_alone(self, observation: NDArray[Any]) -> tuple[NDArray[Any], float]:
         """Return the action, in an array of its own, and the latency in seconds. Called at every step."""
-        actions, latency = self.act(observation)
-        return actions[0], latency
+        if observation.dtype is not self._observed.dtype or observation.shape != self._observed.shape[1:]:
+            observation = observation.astype(self._observed.dtype).reshape(self._observed.shape[1:])
+        answer, latency = self._answer(self._act_alone, observation)
+        return np.frombuffer(answer, self._dtype).reshape(self._shape), latency
 
     def act(self, observations: NDArray[Any]) -> tuple[NDArray[Any], float]:
         """Return the actions, in an array of their own, and the latency in seconds."""
-        observed = self._observed
-        observed[...] = observations
+        self._observed[...] = observations
+        answer, latency = self._answer(self._model.act, self._observed)
+        return np.frombuffer(answer, self._dtype).reshape(-1, *self._shape), latency
+
+    def _answer(self, act: Callable[..., bytes], observed: NDArray[Any]) -> tuple[bytearray, float]:
+        """Return the bytes of actions, and the latency in seconds."""
         began = time.monotonic()
         try:
-            answer = self._globals.run(self._model.act, observed)
+            answer = self._globals.run(act, observed)
         except BaseException as error:
             raise self._call_fault(error) from None
         latency = time.monotonic() - began
@@ -99,7 +108,7 @@ class TrustedModel:
             self._settle(began)
         if len(answer) != self._size:
             raise Garbage("the model server sent an invalid reply")
-        return np.frombuffer(bytearray(answer), self._dtype).reshape(-1, *self._shape), latency
+        return bytearray(answer), latency
 
     def end(self, next_seed: int | None) -> None:
         """Do nothing: the next scenario begins with `ready`."""
@@ -145,17 +154,18 @@ class TrustedModel:
         server = RowServer(memory, -1, -1, models, kernel_of(models, interface, patience))
         return TrustedRows(self, memory, server)
 
-    def _loaded(self) -> LoadedModel:
-        """Return the model, loaded as if nothing of it had been there before."""
+    def _load(self) -> None:
+        """Load the model as if nothing of it had been there before."""
         for name in sys.modules.keys() - self._known:
             if name == "model" or self._is_own(getattr(sys.modules[name], "__file__", None)):
                 del sys.modules[name]
         self._globals.path[:] = self._path
         self._globals.seed(0)  # random numbers drawn while a model loads are reproducible, too
         try:
-            return self._globals.run(self._format.load, self._assignment)
+            self._model = model = self._globals.run(self._format.load, self._assignment)
         except BaseException as error:
             raise _fault(*loading_fault(error, self._format, self._assignment)) from None
+        self._act_alone = getattr(model, "act_alone", lambda observation: model.act(observation[None]))
 
     def _call_fault(self, error: BaseException) -> ModelFault:
         return _fault(*calling_fault(error, self._format, self._assignment))

@@ -148,15 +148,19 @@ class PythonModel:
         if self._reset is not None:
             self._reset({"seed": seed, **self._reset_arguments})
 
+    def act_alone(self, observation: "NDArray[Any]") -> bytes:
+        """Return the bytes of the action for one observation, which it keeps no reference to."""
+        answer = self._act(observation.copy())
+        if type(answer) is self._array and answer.dtype == self._dtype and answer.nbytes == self._size:
+            return answer.tobytes()
+        if type(answer) in SEQUENCES and self._pack is not None and (packed := self._pack(answer)) is not None:
+            return packed
+        return action_bytes(answer, 1, self._space)
+
     def act(self, observations: "NDArray[Any]") -> bytes:
         count = len(observations)
         if count == 1:
-            answer = self._act(observations[0].copy())
-            if type(answer) is self._array and answer.dtype == self._dtype and answer.nbytes == self._size:
-                return answer.tobytes()
-            if type(answer) in SEQUENCES and self._pack is not None and (packed := self._pack(answer)) is not None:
-                return packed
-            return action_bytes(answer, 1, self._space)
+            return self.act_alone(observations[0])
         if self._act_batch is not None:
             return action_bytes(self._act_batch(observations.copy()), count, self._space)
         try:

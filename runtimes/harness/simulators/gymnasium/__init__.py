@@ -94,18 +94,20 @@ class GymnasiumSimulator:
         return self._observation
 
     def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], bool]:
-        applied, clipped, was_clipped = self._applied(action)
+        applied, self._action, was_clipped = self._applied(action)
         self._clipped += was_clipped
         observation, reward, terminated, truncated, info = self._environment.step(applied)
-        self._return += float(reward)
-        self._action, self.reward = clipped, float(reward)
+        self.reward = reward = float(reward)
+        self._return += reward
         self._length += 1
-        for name, (key, _) in self._aggregations.items():
-            self._info[name].append(float(info[key]))
+        if self._aggregations:
+            for name, (key, _) in self._aggregations.items():
+                self._info[name].append(float(info[key]))
+        self._observation = observation = self._converted(observation)
         if terminated or truncated:
             self._end = "terminated" if terminated else "truncated"
-        self._observation = self._converted(observation)
-        return self._observation, bool(terminated or truncated)
+            return observation, True
+        return observation, False
 
     def _converted(self, observation: Any) -> NDArray[Any]:
         return observed_array(observation, self.interface.observation)
