@@ -58,7 +58,7 @@ def policy(interface: Interface, width: int = 64) -> bytes:
     return graph_of(interface, nodes, weights)
 
 
-def run(spec: WorkerSpec, source: bytes, dataset: str, worlds: int | str, **changes: Any) -> tuple[Any, ...]:
+def run(spec: WorkerSpec, source: bytes, dataset: str, worlds: int | None, **changes: Any) -> tuple[Any, ...]:
     """Return the results without timing, the traces, the most worlds of a result, and the kernels."""
     play = play_of(dataset, worlds=worlds, record="all", select={"range": [0, TASKS]}, **changes)
     with evaluator_pair(spec, source, play) as pair:
@@ -93,7 +93,7 @@ def test_a_policys_results_do_not_depend_on_the_number_of_worlds(name: str, data
     spec = onnx_spec(dataset) if dataset == "cartpole" else noop_spec()
     changes = {} if dataset == "cartpole" else {"definition": noop()["definition"]}
     alone, traces, _, _ = run(spec, model(name), dataset, 1, **changes)
-    for worlds in (2, 7, 64, "auto"):
+    for worlds in (2, 7, 64, None):
         results, same, most, kernels = run(spec, model(name), dataset, worlds, **changes)
         assert results == alone and same == traces
         assert most > 1 and kernels <= {"one", "rows"}, "which of them depends on the processor"
