@@ -168,8 +168,8 @@ def serve(document: Mapping[str, Any], remote_spawner: RemoteSpawner | None) -> 
 def described_fields(description: Mapping[str, Any], dataset: str) -> dict[str, Any]:
     """Return the worker spec's fields from the runner API's description; ``world`` only without a dataset folder."""
     play = description["play"]
-    fields = {"format": description.get("model", {}).get("format"), "isolation": play.get("isolation")}
-    fields["trusted"] = bool(play.get("trusted"))
+    fields = {name: play[name] for name in ("isolation", "trusted") if name in play}
+    fields["format"] = description.get("model", {}).get("format")
     if not dataset:
         fields["world"] = {name: play["definition"].get(name) for name in WORLD}
     return fields

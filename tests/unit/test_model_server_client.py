@@ -599,4 +599,4 @@ def test_a_process_that_was_killed_from_outside_is_told_from_one_that_ended_by_i
         else:
             zygote.send(framed(("ended", code)))
         model_server.describe_end = lambda: how
-        assert type(model_server.explained(Crashed("the model's process ended"))) is kind
+        assert type(model_server.explain_fault(Crashed("the model's process ended"))) is kind

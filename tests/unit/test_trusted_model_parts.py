@@ -14,7 +14,7 @@ from runtimes.harness.evaluator.model_globals import ModelGlobals
 from runtimes.harness.evaluator.planned_tasks import PlannedTask, PlannedTasks
 from runtimes.harness.evaluator.result_batch import Played
 from runtimes.harness.evaluator.runner_connection import EvaluationSetup
-from runtimes.harness.evaluator.spot_checks import EVERY, difference, is_drawn
+from runtimes.harness.evaluator.spot_checks import TASKS_PER_CHECK, difference, is_drawn
 from runtimes.harness.evaluator.trusted_packages import conflict
 from runtimes.harness.simulators.base import Space
 from tests.contracts.harness_processes import play_of
@@ -120,4 +120,4 @@ def test_a_difference_is_told_with_scenario_and_step(trusted: Played, isolated: 
 def test_the_first_and_the_last_task_are_checked_and_one_in_fifty_besides(count: int, seed: int) -> None:
     assert is_drawn(0, count, seed) and is_drawn(count - 1, count, seed)
     if count > 2:
-        assert is_drawn(1, count, seed) == (seed % EVERY == 0)
+        assert is_drawn(1, count, seed) == (seed % TASKS_PER_CHECK == 0)

@@ -85,8 +85,8 @@ class PlaySettings(_ProvenancePart, frozen=True, kw_only=True):
     """How the tasks are played: what evaluators get, beside the dataset's definition.
 
     ``tasks``: the plan (runtimes/harness/evaluator/tasks.py). ``isolation``: of the dataset alone until the model is
-    known. ``deadline``: seconds for an action. ``worlds``: None: `auto`. Results depend neither on it nor on ``trusted``,
-    unless a trusted model changes its own.
+    known. ``deadline``: seconds for an action. ``worlds``: None: `auto`. Results depend neither on it nor on
+    ``trusted``, unless a trusted model changes its own.
     """
 
     tasks: Mapping[str, Any]

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ..dataset_definition import Definition, definition_of, read_definition
 from ..simulators.base import Simulator
-from .trusted_packages import TrustedPackages
+from .trusted_packages import TrustedOptions, TrustedPackages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,28 +53,39 @@ class World:
             return [json.loads(line) for line in file if line.strip()]
 
 
-def start(options: Mapping[str, Any], *, makes_memory: bool = False) -> World:
+class StartOptions(msgspec.Struct):
+    """Options that a process with a simulator is started with. ``dataset``: the folder.
+
+    ``world``: what is known of its definition; None: its file is read. ``confinement``: None for no sandbox.
+    ``trusted``: for a model that is loaded in this process, too (TrustedOptions).
+    """
+
+    dataset: str
+    world: dict[str, Any] | None = None
+    confinement: dict[str, Any] | None = None
+    trusted: TrustedOptions | None = None
+
+
+def start(document: object, *, makes_memory: bool = False) -> World:
     """Confine this process as its parent asks, import the simulator of the dataset, and seal the sandbox.
 
-    ``options``: `dataset`, the folder; `world`, what is known of its definition, or None to read its file;
-    `confinement`, or None for no sandbox; `trusted`, for a model that is loaded in this process (trusted_packages.py),
-    or None. ``makes_memory``: that it shares with a model server.
+    ``document``: StartOptions, with others. ``makes_memory``: that it shares with a model server.
     Exits if the dataset names an unknown simulator.
     """
-    folder = Path(options["dataset"])
+    options = msgspec.convert(document, StartOptions)
+    folder, known = Path(options.dataset), options.world
     # The platform's own file, also for datasets of users; it says whether the process may fork.
-    known = options["world"]
     definition = definition_of(known) if known else read_definition((folder / "dataset.json").read_bytes())
     starts_processes = bool(definition.starts_processes)
     kind = definition.simulator
     if not re.fullmatch(r"[a-z][a-z0-9_]*", kind):
         raise SystemExit(f"the dataset names an unknown simulator: {kind!r}")
-    level = confined(options.get("confinement"), starts_processes=starts_processes, makes_memory=makes_memory)
+    level = confined(options.confinement, starts_processes=starts_processes, makes_memory=makes_memory)
     module = importlib.import_module(f"..simulators.{kind}", __package__)
     if hasattr(module, "preload"):
         module.preload(definition)
     processes = (module.start_processes(level),) if starts_processes else ()
-    trusted = TrustedPackages.prepare(options["trusted"]) if options.get("trusted") else None
+    trusted = TrustedPackages.prepare(options.trusted) if options.trusted is not None else None
     seal_at(level)
     return World(folder=folder, definition=definition, module=module, processes=processes, trusted=trusted, level=level)
 

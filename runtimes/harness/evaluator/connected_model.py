@@ -25,7 +25,7 @@ from .runner_connection import EvaluationSetup, ModelServerOrder, RunnerConnecti
 from .trusted_model import TrustedModel
 
 
-class ModelRefused(Exception):
+class LoadRefused(Exception):
     """The model does not load; the text says why. ``status``: of a result with this fault."""
 
     def __init__(self, fault: ModelFault) -> None:
@@ -64,7 +64,7 @@ def connect(
 ) -> ConnectedModel:
     """Connect to the order's model server and load the model; ``rows``: how many scenarios it may serve at once.
 
-    The order's descriptors are closed. Raises ModelRefused.
+    The order's descriptors are closed. Raises LoadRefused.
     """
     server_socket, *models = runner.rights
     server = ModelServerClient(
@@ -83,11 +83,11 @@ def connect(
         started = time.perf_counter()
         info = server.load(setup.format, setup.params, model, step=step)
         description = LoadedModel({**greeting, **info}, time.perf_counter() - started, None)
-        trusted = _trusted(order, models, setup, world, interface, rows) if setup.trusted else None
+        trusted = _load_trusted(order, models, setup, world, interface, rows) if setup.trusted else None
     except ModelFault as fault:
-        explained = server.explained(fault)
+        explained = server.explain_fault(fault)
         server.close()
-        raise ModelRefused(explained) from None
+        raise LoadRefused(explained) from None
     finally:
         for descriptor in models:
             os.close(descriptor)
@@ -97,7 +97,7 @@ def connect(
     return ConnectedModel(server=server, description=description, trusted=trusted)
 
 
-def _trusted(
+def _load_trusted(
     order: ModelServerOrder, models: list[int], setup: EvaluationSetup, world: World, interface: Interface, rows: int
 ) -> TrustedModel:
     """Load the model in this process; raise ModelFault if it does not load here."""

@@ -82,7 +82,7 @@ def run(
         model_server.end(next_seed)
         result = Played("ok", simulator.outcome(None), model=model)
     except ModelFault as error:
-        fault = model_server.explained(error)
+        fault = model_server.explain_fault(error)
         result = faulted(simulator, fault)
     except SimulatorBroken:
         raise
@@ -197,7 +197,7 @@ def run_batch(
                 model_server.ready(seed)
             answers, latency = model_server.act(observations)
         except ModelFault as error:
-            fault = model_server.explained(error)
+            fault = model_server.explain_fault(error)
             for row in running:
                 results[row] = faulted(simulators[row], fault)
             break

@@ -18,7 +18,7 @@ from ..simulators.base import Simulator, SimulatorBroken
 from ..task_page import FIRST_TASK, MOST_WORLDS, TASK, WORLDS, map_page
 from . import episodes
 from .confined_start import World, start
-from .connected_model import ConnectedModel, ModelRefused, connect
+from .connected_model import ConnectedModel, LoadRefused, connect
 from .episodes import Acting, EpisodeOptions, simulator_error
 from .planned_tasks import PlannedTask, PlannedTasks
 from .reports import Reports
@@ -128,7 +128,7 @@ class Evaluator:
         interface, rows = self._simulators[0].interface, self._count.most
         try:
             self._model = connect(order, self._runner, self._setup, self._world, interface, rows=rows)
-        except ModelRefused as refusal:
+        except LoadRefused as refusal:
             self._runner.send_message("refused", status=refusal.status, reason=unworldly(str(refusal)))
             return
         self._runner.send_message("loaded", info=self._model.description.info)

@@ -9,7 +9,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ModelGlobals:
-    """Those of a model; the world's are in place but within `run`. ``path``: the model's search path.
+    """The globals of a model; the world's are in place but within `run`. ``path``: the model's search path.
 
     Modules are exchanged rather than the states of generators, which are larger than a step of many worlds is long, and
     of which numpy's has a normal number in hand besides.
@@ -33,7 +33,7 @@ class ModelGlobals:
         self._numpy_random = self._own["numpy.random"], self._world["numpy.random"]
         self._run = contextvars.Context().run
 
-    def run(self, call: Callable[..., T], *arguments: Any) -> T:
+    def run(self, call: Callable[..., T], *arguments: object) -> T:
         """Return what a call of the model's returns, with the model's in place. Called at every step."""
         modules, (own, world) = sys.modules, self._numpy_random
         modules.update(self._own)

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from ..simulators.base import Space
 
 #: One in so many tasks is drawn, besides the first and the last one of a simulation.
-EVERY = 50
+TASKS_PER_CHECK = 50
 #: The most entries of an action that a text has.
-SHOWN = 8
+SHOWN_ENTRIES = 8
 
 
 def is_drawn(number: int, count: int, seed: int) -> bool:
     """Whether a task of ``count`` is checked. ``seed``: its model's, so that no choice of workers changes it."""
-    return number in {0, count - 1} or seed % EVERY == 0
+    return number in {0, count - 1} or seed % TASKS_PER_CHECK == 0
 
 
 def difference(task: PlannedTask, trusted: Played, isolated: Played, space: "Space") -> str | None:
     """Return what two results of a task differ in, with the next step; None if they are equal.
 
-    One that is late tells of its machine only. ``space``: of actions.
+    A late answer tells of its machine only. ``space``: of actions.
     """
     if TimedOut.status in {trusted.status, isolated.status}:
         return None
@@ -41,7 +41,8 @@ def difference(task: PlannedTask, trusted: Played, isolated: Played, space: "Spa
     unlike = np.flatnonzero((first[:steps].view(np.int32) != second[:steps].view(np.int32)).any(axis=1))
     if len(unlike):
         step = int(unlike[0])
-        what = f"at step {step} its action is {_shown(first[step])}, and {_shown(second[step])} in a process of its own"
+        mine, other = _describe_action(first[step]), _describe_action(second[step])
+        what = f"at step {step} its action is {mine}, and {other} in a process of its own"
     elif len(first) != len(second):
         what = f"it takes {len(first)} steps, and {len(second)} in a process of its own"
     elif (trusted.status, trusted.error) != (isolated.status, isolated.error):
@@ -57,9 +58,9 @@ def difference(task: PlannedTask, trusted: Played, isolated: Played, space: "Spa
     )
 
 
-def _shown(action: "NDArray[np.float32]") -> str:
-    values = ", ".join(f"{value:.9g}" for value in action[:SHOWN])
-    return f"[{values}{', …' if len(action) > SHOWN else ''}]"
+def _describe_action(action: "NDArray[np.float32]") -> str:
+    values = ", ".join(f"{value:.9g}" for value in action[:SHOWN_ENTRIES])
+    return f"[{values}{', …' if len(action) > SHOWN_ENTRIES else ''}]"
 
 
 def _ending(played: Played) -> str:

@@ -10,10 +10,9 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..forking.scratch import Scratch
 from ..model_server.deadline_watch import DeadlineWatch
@@ -28,6 +27,9 @@ from ..model_server.run_delay import RunDelay
 from ..models.base import Assignment, LoadedModel, Misfit
 from .model_globals import ModelGlobals
 from .trusted_packages import TrustedPackages
+
+if TYPE_CHECKING:
+    from ..models.base import Array
 
 
 class TrustedModel:
@@ -65,7 +67,7 @@ class TrustedModel:
             self._globals.run(self._format.prepare, assignment)
         self._known = frozenset(sys.modules)
         self._model: LoadedModel
-        self._act_alone: Callable[[NDArray[Any]], bytes]
+        self._act_alone: Callable[[Array], bytes]
         self._load()
 
     def begin(self, seed: int) -> None:
@@ -83,20 +85,20 @@ class TrustedModel:
         except BaseException as error:
             raise self._call_fault(error) from None
 
-    def act_alone(self, observation: NDArray[Any]) -> tuple[NDArray[Any], float]:
+    def act_alone(self, observation: "Array") -> "tuple[Array, float]":
         """Return the action, in an array of its own, and the latency in seconds. Called at every step."""
         if observation.dtype is not self._observed.dtype or observation.shape != self._observed.shape[1:]:
             observation = observation.astype(self._observed.dtype).reshape(self._observed.shape[1:])
         answer, latency = self._answer(self._act_alone, observation)
         return np.frombuffer(answer, self._dtype).reshape(self._shape), latency
 
-    def act(self, observations: NDArray[Any]) -> tuple[NDArray[Any], float]:
+    def act(self, observations: "Array") -> "tuple[Array, float]":
         """Return the actions, in an array of their own, and the latency in seconds."""
         self._observed[...] = observations
         answer, latency = self._answer(self._model.act, self._observed)
         return np.frombuffer(answer, self._dtype).reshape(-1, *self._shape), latency
 
-    def _answer(self, act: Callable[..., bytes], observed: NDArray[Any]) -> tuple[bytearray, float]:
+    def _answer(self, act: Callable[..., bytes], observed: "Array") -> tuple[bytearray, float]:
         """Return the bytes of actions, and the latency in seconds."""
         began = time.monotonic()
         try:
@@ -113,7 +115,7 @@ class TrustedModel:
     def end(self, next_seed: int | None) -> None:
         """Do nothing: the next scenario begins with `ready`."""
 
-    def explained(self, fault: ModelFault) -> ModelFault:
+    def explain_fault(self, fault: ModelFault) -> ModelFault:
         """Return the fault, whose text is complete."""
         return fault
 
@@ -123,7 +125,7 @@ class TrustedModel:
         ``one_step``: each scenario ends with its first action. ``patience``: seconds for the comparison of kernels.
         """
         if self._most_rows > 1 and self.rows is None:
-            self.rows = self._globals.run(self._opened, one_step, patience)
+            self.rows = self._globals.run(self._open_rows, one_step, patience)
             self._most_rows = 0 if self.rows is None else self._most_rows
         return None if self.rows is None else self.rows.kernel
 
@@ -144,7 +146,7 @@ class TrustedModel:
         """Raise TimedOut if an answer that is there now took too long since ``began`` (monotonic)."""
         DeadlineWatch(self.deadline, lambda: None, began, self._delay.take).settle()
 
-    def _opened(self, one_step: bool, patience: float) -> "TrustedRows | None":
+    def _open_rows(self, one_step: bool, patience: float) -> "TrustedRows | None":
         models = row_models(self._model, self._most_rows, self._reset if one_step else None)
         if not models:
             return None
@@ -187,7 +189,7 @@ class TrustedRows:
         self.kinds, self.seeds, self.observations = memory.kinds, memory.seeds, memory.observations
         self._model, self._memory, self._server = model, memory, server
 
-    def ask(self) -> tuple[NDArray[Any], bytes, float]:
+    def ask(self) -> "tuple[Array, bytes, float]":
         """Return an action for each row, for each 1 if it failed or 0, and the latency in seconds."""
         latency = self._model.answer_rows(self._server)
         return *self._memory.read(bytearray(self._memory.answers)), latency

@@ -1,21 +1,30 @@
-"""Trusted packages: those of a model in a process that has the packages of a simulator, which come first."""
+"""Trusted packages: the packages of a model in a process that has those of a simulator, which come first."""
 
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+import msgspec
 
 from ..models.base import ModelFormat, format_named
 
 #: The folder of a distribution's metadata, as installers name it.
-METADATA = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)\.(dist-info|egg-info)")
+METADATA = re.compile(r"(.+?)-([^-]+)\.(?:dist-info|egg-info)")
+
+
+class TrustedOptions(msgspec.Struct):
+    """Format of the model, the folders of its packages, and which of them has those that it has declared, if any."""
+
+    format: str
+    folders: Sequence[str]
+    declared: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrustedPackages:
-    """``folders``: of the model's packages, in their order. ``declared``: that of those which it has declared, or None.
+    """``folders``: of the model's packages, in their order. ``declared``: where it has those that it has declared.
 
     ``path``: where modules of the model are searched.
     """
@@ -26,13 +35,9 @@ class TrustedPackages:
     path: Sequence[str]
 
     @classmethod
-    def prepare(cls, options: Mapping[str, Any]) -> "TrustedPackages":
-        """Import the libraries of a model's format, before the sandbox is sealed.
-
-        ``options``: `format`, `folders` and `declared`.
-        """
-        folders = options["folders"]
-        format = format_named(options["format"])
+    def prepare(cls, options: TrustedOptions) -> "TrustedPackages":
+        """Import the libraries of a model's format, before the sandbox is sealed."""
+        folders, format = options.folders, format_named(options.format)
         world_path, path = sys.path, [*sys.path, *folders]
         if conflict(world_path, folders) is None:
             sys.path = path
@@ -40,7 +45,7 @@ class TrustedPackages:
                 format.preload()
             finally:
                 sys.path = world_path
-        return cls(format=format, folders=folders, declared=options["declared"] or None, path=path)
+        return cls(format=format, folders=folders, declared=options.declared or None, path=path)
 
     def refusal(self) -> str | None:
         """Return why a model cannot have these packages beside the simulator's; None if it can."""
@@ -71,5 +76,6 @@ def distributions(folders: Iterable[str]) -> dict[str, str]:
         except OSError:  # a zip of the standard library, or a folder that is not there
             continue
         for match in filter(None, map(METADATA.fullmatch, entries)):
-            found.setdefault(re.sub(r"[-_.]+", "-", match["name"]).lower(), match["version"])
+            name, version = match.groups()
+            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), version)
     return found

@@ -93,7 +93,7 @@ class ModelServerClient:
         self._step = ActionExchange(interface, batch, self._socket.buffer)
         self._direct: DirectLoop | None = None
 
-    def explained(self, fault: ModelFault) -> ModelFault:
+    def explain_fault(self, fault: ModelFault) -> ModelFault:
         """Return a fault with how the process ended, if it is a crash: the socket tells only that it has ended.
 
         It is Killed if the model server was killed from outside.

@@ -17,7 +17,7 @@ import numpy as np
 from ..simulators.base import Interface
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from ..models.base import Array
 
 #: What a row's request asks for: nothing, an action, or a reset with its seed and then an action.
 IDLE, ACT, RESET = 0, 1, 2
@@ -52,7 +52,7 @@ class RowMemory:
         self._faults_at, self._actions_at = faults - answered, actions - answered
         self._dtype, self._shape = np.dtype(action.dtype), (rows, *action.shape)
 
-    def read(self, answers: bytearray) -> "tuple[NDArray[Any], bytes]":
+    def read(self, answers: bytearray) -> "tuple[Array, bytes]":
         """Return an action for each row, and for each 1 if it failed or 0, from a copy of ``answers``."""
         actions = np.frombuffer(answers, self._dtype, offset=self._actions_at).reshape(self._shape)
         return actions, bytes(answers[self._faults_at : self._faults_at + self.rows])
@@ -87,6 +87,6 @@ def _places(sizes: Iterable[int]) -> tuple[list[int], int]:
     return ends[:-1], ends[-1]
 
 
-def _array(view: memoryview, dtype: str, rows: int, shape: tuple[int, ...], offset: int) -> "NDArray[Any]":
+def _array(view: memoryview, dtype: str, rows: int, shape: tuple[int, ...], offset: int) -> "Array":
     items = rows * int(np.prod(shape, dtype=np.int64))
     return np.frombuffer(view, dtype, items, offset).reshape(rows, *shape)

@@ -25,7 +25,7 @@ from .base import (
 from .shared_imports import import_shared
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from .base import Array
 
 #: The file that a zip has at its top, and words that a file of Python is likely to begin with.
 ENTRY, WORDS = "model.py", ("class Model", "import ", "def ")
@@ -148,7 +148,7 @@ class PythonModel:
         if self._reset is not None:
             self._reset({"seed": seed, **self._reset_arguments})
 
-    def act_alone(self, observation: "NDArray[Any]") -> bytes:
+    def act_alone(self, observation: "Array") -> bytes:
         """Return the bytes of the action for one observation, which it keeps no reference to."""
         answer = self._act(observation.copy())
         if type(answer) is self._array and answer.dtype == self._dtype and answer.nbytes == self._size:
@@ -157,7 +157,7 @@ class PythonModel:
             return packed
         return action_bytes(answer, 1, self._space)
 
-    def act(self, observations: "NDArray[Any]") -> bytes:
+    def act(self, observations: "Array") -> bytes:
         count = len(observations)
         if count == 1:
             return self.act_alone(observations[0])
@@ -191,7 +191,7 @@ class GymnasiumModel:
     def reset(self, seed: int) -> None:
         self._array_model.reset(seed)
 
-    def act(self, observations: "NDArray[Any]") -> bytes:
+    def act(self, observations: "Array") -> bytes:
         elements = [element_of(self._observed, observation.reshape(-1)) for observation in observations]
         if len(elements) > 1 and self._act_batch is not None:
             answers = self._act_batch(elements)

@@ -47,7 +47,7 @@ FOLDER, SITE = Path("/run/windtunnel/sockets"), "/opt/windtunnel/site"
 #: Seconds to wait for a runner (its image may still be pulled), and between two attempts: at first, and later.
 PATIENCE, FAST_INTERVAL, SLOW_INTERVAL = 900.0, 0.005, 0.1
 #: The folder of the packages in the ``--trusted`` folder, once they are complete.
-SHARED = "site"
+SHARED_SITE = "site"
 #: Exit codes: the runner ended (the normal end); no runner ever came.
 DONE, NO_RUNNER = 0, 75
 #: Bytes of the container's memory reserved for this process itself.
@@ -102,7 +102,9 @@ class ContainerInit:
         memory = min(spec.memory, self._memory_limit)
         spec = replace(spec, memory=memory, libraries=min(spec.libraries, LIBRARIES))
         if self._shared is not None:
-            spec = with_packages(spec, str(self._shared))
+            folder = str(self._shared)
+            folders, readonly = (folder, *spec.trusted_folders), (*spec.readonly, folder)
+            spec = replace(spec, trusted_folders=folders, readonly=readonly)
         popen = start_process(
             spec, self._installation, dict(zip(order["descriptors"], descriptors, strict=True)), output
         )
@@ -114,19 +116,12 @@ class ContainerInit:
         self._processes.add(popen.pid, control, on_exit)
 
 
-def with_packages(spec: ProcessSpec, folder: str) -> ProcessSpec:
-    """Return the spec of an evaluator that loads a trusted model itself, with the packages of the model's format."""
-    trusted = dict(spec.options["trusted"])
-    trusted["folders"] = [folder, *trusted["folders"]]
-    return replace(spec, options={**spec.options, "trusted": trusted}, readonly=(*spec.readonly, folder))
-
-
 def share(site: Path, folder: Path) -> None:
     """Copy packages to a folder of several containers, where they appear at once."""
-    draft = folder / f".{SHARED}"
+    draft = folder / f".{SHARED_SITE}"
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(site, draft, symlinks=True)
-    draft.rename(folder / SHARED)
+    draft.rename(folder / SHARED_SITE)
 
 
 def memory() -> int:
@@ -169,7 +164,7 @@ def main() -> None:
     # Only after the level was determined: a process that is not dumpable cannot write its own /proc files.
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     runner = connect(options.sockets / SOCKET)
-    shared = options.trusted / SHARED if options.trusted is not None else None
+    shared = options.trusted / SHARED_SITE if options.trusted is not None else None
     if shared is not None and not shared.exists():
         if options.module == "model_server":
             share(Path(options.site), options.trusted)

@@ -30,6 +30,7 @@ class ProcessSpec:
     ``options``: the module's; ``readonly``: paths it may read besides its packages; ``memory`` and address
     space besides for ``libraries``, in bytes. ``site``: the folder of its packages, if they are not those of the
     installation. ``environment``: in place of it, the environment of a model's own packages (ENVIRONMENT_FOLDERS).
+    ``trusted_format``: of a model that an evaluator loads itself, with the packages in these folders.
     """
 
     name: str
@@ -42,6 +43,9 @@ class ProcessSpec:
     may_fork: bool = False
     site: str = ""
     environment: str = ""
+    trusted_format: str = ""
+    trusted_folders: Sequence[str] = ()
+    trusted_declared: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +72,18 @@ def process_options(spec: ProcessSpec, installation: Installation, descriptors: 
             "keep": list(descriptors.values()),
         }
         confinement |= {"level": installation.level, "may_fork": spec.may_fork, "libraries": spec.libraries}
-    return {**spec.options, **descriptors, "confinement": confinement, "site": site, "packages": packages}
+    trusted = None
+    if spec.trusted_format:
+        folders, declared = list(spec.trusted_folders), spec.trusted_declared
+        trusted = {"format": spec.trusted_format, "folders": folders, "declared": declared}
+    return {
+        **spec.options,
+        **descriptors,
+        "confinement": confinement,
+        "site": site,
+        "packages": packages,
+        "trusted": trusted,
+    }
 
 
 def start_process(

@@ -247,10 +247,11 @@ def with_model(evaluator: ProcessSpec, spec: WorkerSpec) -> ProcessSpec:
     folders = [site] if site else []  # else they are in the image of this container, or come to it (container_init.py)
     if environment:
         folders = [f"{environment}/{folder}" for folder in ENVIRONMENT_FOLDERS]
-    trusted = {"format": spec.format, "folders": folders, "declared": folders[-1] if environment else ""}
     return replace(
         evaluator,
-        options={**evaluator.options, "trusted": trusted},
+        trusted_format=spec.format,
+        trusted_folders=folders,
+        trusted_declared=folders[-1] if environment else "",
         memory=spec.evaluator_memory + spec.model_server_memory,
         libraries=spec.model_server_libraries,
         readonly=(*evaluator.readonly, *filter(None, (environment or site, spec.model_folder))),

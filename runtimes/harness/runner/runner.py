@@ -356,6 +356,7 @@ class Runner:
             patience=definition_of(play["definition"]).task_patience or TASK_PATIENCE,
             cores=document.cores,
             name=document.name,
+            trusted=self._spec.trusted,
         )
         self._leases = leases = LeaseClient(credentials, self._stop, client, self._connect)
         self._evaluators.spare = 0  # from now on an evaluator is started only on demand

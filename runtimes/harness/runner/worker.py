@@ -69,6 +69,7 @@ class LaunchContext:
     began: float
     patience: float
     cores: Sequence[int] = ()
+    trusted: bool = False  # an evaluator runs the model itself
     name: str = ""  # prefix of worker names; unique among the launch's runners
     loaded: threading.Event = field(default_factory=threading.Event)  # set once a worker's model has been loaded,
     under_way: threading.Event = field(default_factory=threading.Event)  # and once it has results and tasks left
@@ -271,7 +272,7 @@ class Worker:
             how = evaluator.process.wait(1.0) or f"it was ended: {error}"
             task, self._blamed = evaluator.page.task if self._blamed is None else self._blamed, None
             evaluator.dismiss(how)
-        if self._context.setup.get("trusted"):
+        if self._context.trusted:
             how += "; the model is trusted and runs in its process"
         self._context.outputs.add(f"evaluator-{self.name}", f"[the simulator's process ended: {how}]\n".encode())
         if self._model_server is not None:

@@ -61,12 +61,12 @@ MODEL_SERVER = ContainerTemplate(
     mounts=(_SOCKETS, _FILES),
 )
 #: What a pod for a trusted model has besides: a volume in which model servers leave the packages of their format.
-TRUSTED = Mount(volume="trusted", path=f"{RUN}/trusted")
+TRUSTED_MOUNT = Mount(volume="trusted", path=f"{RUN}/trusted")
 
 
-def trusting(template: ContainerTemplate) -> ContainerTemplate:
+def trusted_template(template: ContainerTemplate) -> ContainerTemplate:
     """Return the container of evaluators or of model servers in a pod for a trusted model."""
-    mount = replace(TRUSTED, read_only=template is EVALUATOR)
+    mount = replace(TRUSTED_MOUNT, read_only=template is EVALUATOR)
     command = (*template.command, "--trusted", mount.path)
     return replace(template, command=command, mounts=(*template.mounts, mount))
 

@@ -90,8 +90,8 @@ class PodSpecBuilder:
         evaluators, model_servers = containers.EVALUATOR, containers.MODEL_SERVER
         volumes = self._shared_volumes([evaluators, model_servers])
         if self.launch.trusted and self._format.format.packages:
-            evaluators, model_servers = containers.trusting(evaluators), containers.trusting(model_servers)
-            volumes.append({"name": containers.TRUSTED.volume, "emptyDir": {}})
+            evaluators, model_servers = map(containers.trusted_template, (evaluators, model_servers))
+            volumes.append({"name": containers.TRUSTED_MOUNT.volume, "emptyDir": {}})
         evaluator = self._container(
             evaluators, image_of(simulator, images.prefix, images.tag), self.options.evaluator or half
         )
