@@ -21,6 +21,9 @@ from windtunnel.scenario_order import ScenarioOrder
 from windtunnel.step_memory import CUT_OFF, GOES_ON, Document
 from windtunnel.submissions import Scenarios
 
+#: Types of which Gymnasium makes an array of numbers.
+NUMBERS = frozenset({bool, int, float})
+
 
 def make_vector(num_envs: int, *, url: str | None = None, **options: Any) -> VectorEnv:
     """Return a vector of environments on this machine; with ``url``, Gymnasium's own, of environments on a server.
@@ -103,19 +106,14 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
         """Apply an action in each world, as `DatasetEnv.step` does. Raise Refused: then none was applied."""
         self._check_open()
         session, over = self._session, self._over
-        starting = np.flatnonzero(over).tolist() if self.autoreset_mode == AutoresetMode.NEXT_STEP else ()
+        starting = over.nonzero()[0].tolist() if self.autoreset_mode == AutoresetMode.NEXT_STEP else ()
         rows = self._actions.flats(actions, self.action_space, over)
         if not self._check.holds(rows.reshape(-1)):
             self._check_each(rows)
         session.actions[...] = rows.reshape(session.actions.shape)
-        if starting:
-            for world in range(self.num_envs):
-                if over[world]:
-                    session.order_reset(world, *self._order.next(world), self._seed)
-                else:
-                    session.order_step(world)
-        else:
-            session.order_steps()
+        session.order_steps(starting)
+        for world in starting:
+            session.order_reset(world, *self._order.next(world), self._seed)
         exchanged = session.exchange()
         outcomes = np.frombuffer(exchanged.outcomes, np.uint8)
         over, truncated = outcomes != GOES_ON, outcomes == CUT_OFF
@@ -130,7 +128,7 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
         else:
             self._over, infos = over, self._add_documents({}, exchanged.documents)
         element, infos = self._batch(observations, infos)
-        return element, rewards, over & ~truncated, truncated, infos
+        return element, rewards, over ^ truncated, truncated, infos
 
     def _check_each(self, rows: NDArray[np.float64]) -> None:
         """Raise Refused for an action that is not finite, but not for a world that has ended."""
@@ -146,12 +144,30 @@ class DatasetVectorEnv(VectorEnv):  # type: ignore[misc]
     def _add_info(self, vector_infos: Info, env_info: Info, env_num: int) -> Info:
         """Add what is said of a world, as Gymnasium does; values of several types have an array of objects."""
         for key, value in env_info.items():
+            mask = f"_{key}"
             array = vector_infos.get(key)
-            if isinstance(array, np.ndarray) and array.dtype != object and not _fits(value, array.dtype):
-                vector_infos[key] = array.astype(object)
-                vector_infos[key][~vector_infos[f"_{key}"]] = None
-        added: Info = super()._add_info(vector_infos, env_info, env_num)
-        return added
+            if array is None:
+                array = vector_infos[key] = self._column(key, value)
+                vector_infos[mask] = np.zeros(self.num_envs, np.bool_)
+            elif isinstance(array, np.ndarray) and array.dtype != object and not _fits(value, array.dtype):
+                array = vector_infos[key] = array.astype(object)
+                array[~vector_infos[mask]] = None
+            if isinstance(array, dict):
+                self._add_info(array, value, env_num)
+            else:
+                array[env_num] = value
+            vector_infos[mask][env_num] = True
+        return vector_infos
+
+    def _column(self, key: str, value: object) -> Info | Array:
+        """Return a value of a key for each world: zeros if it is a number, otherwise None, or a dict for its keys."""
+        if key == "final_obs":
+            return np.empty(self.num_envs, object)
+        if isinstance(value, dict):
+            return {}
+        if isinstance(value, np.ndarray | np.generic):
+            return np.zeros((self.num_envs, *value.shape), value.dtype)
+        return np.zeros(self.num_envs, type(value)) if type(value) in NUMBERS else np.empty(self.num_envs, object)
 
     def _about(self, world: int, document: Document) -> Info:
         """Return what is said of a scenario that has begun or ended."""

@@ -187,18 +187,24 @@ class LocalSession:
             raise Refused("No scenario is under way: reset first.")
         self._orders[world] = STEP
 
-    def order_steps(self) -> None:
-        """Let the next exchange apply ``actions`` in all worlds, as `order_step`."""
+    def order_steps(self, ended: Sequence[int]) -> None:
+        """Let the next exchange apply ``actions`` in all worlds, as `order_step`, but those that have ``ended``."""
         for world in range(self.worlds) if 0 in self._under_way else ():
-            self.order_step(world)
+            if world not in ended:
+                self.order_step(world)
         self._orders = bytearray([STEP]) * self.worlds
 
     def about(self, world: int, document: Document) -> dict[str, object]:
         """Return what is said of the scenario that a world plays, or has played."""
         played = self._played[world]
         assert played is not None
-        about = {"scenario": played.scenario, "repeat": played.repeat, "seed": played.seed}
-        return about | {"name": document.name, "scenario_seed": document.seed}
+        return {
+            "scenario": played.scenario,
+            "repeat": played.repeat,
+            "seed": played.seed,
+            "name": document.name,
+            "scenario_seed": document.seed,
+        }
 
     def exchange(self) -> Exchanged:
         """Execute what is ordered; processes that are needed and do not run are started.
@@ -337,7 +343,7 @@ class LocalSession:
 def _collect(process: SimulatorProcess) -> Exchanged:
     """Wait for what has become of a process's orders; raise ProcessLost without an answer."""
     exchange, count = process.exchange, len(process.worlds)
-    lengths, outcomes, rewards, observations = exchange.memory.parts(exchange.answers(count))
+    lengths, outcomes, rewards, observations = exchange.answers(count)
     documents: dict[int, Document] = {}
     for place, length in enumerate(lengths[:count]) if any(lengths) else ():
         if length:

@@ -8,7 +8,7 @@ import os
 
 import msgspec
 
-from windtunnel.step_memory import DOCUMENT, RING, ArrayType, Document, RingWait, StepMemory
+from windtunnel.step_memory import DOCUMENT, RING, Answers, ArrayType, Document, RingWait, StepMemory
 
 #: Seconds for the order of each world.
 ANSWER_SECONDS = 50.0
@@ -55,8 +55,8 @@ class StepExchange:
             raise ProcessLost from None
         self._rung = True
 
-    def answers(self, orders: int) -> bytearray:
-        """Wait for the answers to so many orders; return a copy of them, for `StepMemory.parts`. Raise ProcessLost."""
+    def answers(self, orders: int) -> Answers:
+        """Wait for the answers to so many orders; return copies of them. Raise ProcessLost."""
         seconds = ANSWER_SECONDS * orders
         if not self._wait(1000 * seconds):
             raise ProcessLost(f"it gave no answer within {seconds:g} s, and was killed")
@@ -67,7 +67,7 @@ class StepExchange:
         if rung != RING:
             raise ProcessLost("it has answered more than once" if rung else "")
         self._rung = False
-        return bytearray(self.memory.answers)
+        return self.memory.answers()
 
     def document(self, world: int, length: int) -> Document:
         """Return a world's document of so many bytes. Raise ProcessLost if it is none."""

@@ -2,9 +2,9 @@
 """Step memory: what a trainer and a session's process share, with an order and an answer for each of its worlds.
 
 The trainer makes it, sealed so that it cannot be made shorter: reading behind the end of a file is SIGBUS. Arrays lie
-one behind the other, each at a multiple of CACHE_LINE bytes; all answers but the documents are in one piece, which the
-trainer copies once before it looks at it. Each wakes the other by a byte in a pipe. An eventfd(2) would be one open
-file of both, whose O_NONBLOCK the process could remove, so that the trainer waits without a deadline.
+one behind the other, each at a multiple of CACHE_LINE bytes; the trainer copies each answer once before it looks at it.
+Each wakes the other by a byte in a pipe. An eventfd(2) would be one open file of both, whose O_NONBLOCK the process
+could remove, so that the trainer waits without a deadline.
 """
 
 import math
@@ -53,6 +53,15 @@ class ArrayType(NamedTuple):
         return worlds * math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
+class Answers(NamedTuple):
+    """Copies of the answers of all worlds, of which StepMemory says more."""
+
+    lengths: list[int]
+    outcomes: bytes
+    rewards: "NDArray[np.float64]"
+    observations: "Array"
+
+
 class Document(msgspec.Struct, omit_defaults=True):
     """Description of a scenario at its start or its end, or of an error.
 
@@ -66,10 +75,7 @@ class Document(msgspec.Struct, omit_defaults=True):
 
 
 class StepMemory:
-    """Views of the arrays in a buffer. ``lengths``: bytes of each world's document, 0 if there is none.
-
-    ``answers``: ``lengths``, ``outcomes``, ``rewards`` and ``observations`` in one piece.
-    """
+    """Views of the arrays in a buffer. ``lengths``: bytes of each world's document, 0 if there is none."""
 
     def __init__(self, observation: ArrayType, action: ArrayType, worlds: int, memory: "mmap.mmap | bytearray") -> None:
         places = _places(observation, action, worlds)
@@ -85,22 +91,16 @@ class StepMemory:
         self.outcomes = view[outcomes : outcomes + worlds]
         self.rewards = np.frombuffer(view, np.float64, worlds, rewards)
         self.observations = _array(view, observation, worlds, observations)
-        self.answers = view[lengths : observations + observation.size(worlds)]
         self.documents = [view[at : at + DOCUMENT] for at in range(documents, documents + worlds * DOCUMENT, DOCUMENT)]
-        self._outcomes, self._rewards, self._observations = (at - lengths for at in (outcomes, rewards, observations))
-        self._dtype, self._shape = np.dtype(observation.dtype), (worlds, *observation.shape)
-        self._items = math.prod(self._shape)
+        self._cleared = view[lengths : outcomes + worlds]
 
-    def parts(self, answers: bytearray) -> "tuple[memoryview, bytes, Array, Array]":
-        """Return lengths, outcomes, rewards and observations of a copy of the answers."""
-        worlds, outcomes = self.worlds, self._outcomes
-        observations = np.frombuffer(answers, self._dtype, self._items, self._observations)
-        return (
-            memoryview(answers)[: 4 * worlds].cast("I"),
-            bytes(answers[outcomes : outcomes + worlds]),
-            np.frombuffer(answers, np.float64, worlds, self._rewards),
-            observations.reshape(self._shape),
-        )
+    def clear(self) -> None:
+        """Set lengths and outcomes of all worlds: the scenario goes on, and there is no document."""
+        self._cleared[:] = bytes(len(self._cleared))
+
+    def answers(self) -> Answers:
+        """Return copies of the answers but the documents."""
+        return Answers(self.lengths.tolist(), bytes(self.outcomes), self.rewards.copy(), self.observations.copy())
 
     @staticmethod
     def size(observation: ArrayType, action: ArrayType, worlds: int) -> int:

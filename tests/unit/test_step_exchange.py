@@ -49,7 +49,7 @@ def test_orders_reach_the_process_and_answers_the_trainer(
     theirs.observations[:] = np.arange(18).reshape(3, 2, 3)
     theirs.rewards[:], theirs.outcomes[1], theirs.lengths[1] = [1, 2, 3], OVER, 7
     os.write(answered, RING)
-    lengths, outcomes, rewards, observations = exchange.memory.parts(exchange.answers(WORLDS))
+    lengths, outcomes, rewards, observations = exchange.answers(WORLDS)
     theirs.observations[:] = 0  # the trainer has a copy
     assert (list(lengths), outcomes, rewards.tolist()) == ([0, 7, 0], bytes([0, OVER, 0]), [1, 2, 3])
     assert observations.tolist() == np.arange(18).reshape(3, 2, 3).tolist() and observations.flags.writeable
@@ -134,7 +134,7 @@ def test_an_answer_that_was_not_waited_for_is_dropped(exchange: StepExchange, pr
     theirs.rewards[:] = 5
     exchange.ring()
     os.write(answered, RING)
-    assert exchange.memory.parts(exchange.answers(WORLDS))[2].tolist() == [5.0] * WORLDS
+    assert exchange.answers(WORLDS)[2].tolist() == [5.0] * WORLDS
     assert os.read(asked, 4) == 2 * RING
 
 

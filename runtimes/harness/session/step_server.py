@@ -15,7 +15,6 @@ from .step_memory import (
     CUT_OFF,
     DOCUMENT,
     FAULT,
-    GOES_ON,
     OVER,
     RESET,
     RING,
@@ -47,7 +46,6 @@ class StepServer:
         )
         self._memory = StepMemory.of_descriptor(observation, action, worlds, memory)
         self._played, self._spin = played, spin
-        self._going_on = bytes([GOES_ON]) * worlds
 
     def serve(self) -> None:
         """Answer until the trainer has closed its pipe; raise SimulatorBroken if this process must be replaced."""
@@ -62,8 +60,7 @@ class StepServer:
     def _answer(self) -> None:
         memory = self._memory
         orders, actions = bytes(memory.orders), memory.actions.copy()
-        memory.lengths[:] = 0
-        memory.outcomes[:] = self._going_on
+        memory.clear()
         observations, rewards = memory.observations, memory.rewards
         for world, (played, order, action) in enumerate(zip(self._played, orders, actions, strict=False)):
             try:
