@@ -36,8 +36,9 @@ GOES_ON, OVER, CUT_OFF, FAULT = 0, 1, 2, 3
 RING = b"\1"
 #: Bytes to a multiple of which every array begins.
 CACHE_LINE = 64
-#: Polls in vain, one after the other, after which a process sleeps at once; and how many times it does so.
-MISSES, RESTING_EXCHANGES = 2, 256
+#: Exchanges in which a process sleeps at once after it has polled in vain; twice as many after the next time, and so on
+#: to the most.
+FIRST_PAUSE, LONGEST_PAUSE = 2, 256
 #: The most bytes of a world's document, which is msgpack.
 DOCUMENT = 1 << 16
 
@@ -133,30 +134,28 @@ class RingWait:
 
     Waking a process on another processor takes longer than a step of most worlds: 50 to 90 us on virtual machines. On a
     busy machine both processes have one processor, and polling keeps the other from working, while sleeping costs a
-    switch, of 4 us. So what has been in vain is not tried again for a while.
+    switch, of 4 us. So what has been in vain is not tried again for a while, which is short at first.
     """
 
     def __init__(self, descriptor: int, spin: float) -> None:
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
         self._spin = spin
-        self._misses, self._rest = 0, 0
+        self._pause, self._left = 0, 0  # exchanges of this pause, and those of it that are left
 
     def __call__(self, milliseconds: float | None = None) -> bool:
         """Return whether the pipe can be read, or is closed, before the time is over; None: whenever that is."""
         ask = self._poll.poll
-        if self._rest:
-            self._rest -= 1
+        if self._left:
+            self._left -= 1
         elif self._spin:
             clock = time.perf_counter
             until = clock() + self._spin
             while clock() < until:
                 if ask(0):
-                    self._misses = 0
+                    self._pause = 0
                     return True
-            self._misses += 1
-            if self._misses >= MISSES:
-                self._misses, self._rest = MISSES - 1, RESTING_EXCHANGES
+            self._pause = self._left = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
         return bool(ask(milliseconds))
 
 

@@ -144,3 +144,29 @@ def test_both_sides_have_the_same_layout() -> None:
             harness.ArrayType(*OBSERVATION), harness.ArrayType(*ACTION), worlds
         )
     assert step_memory.Document.__struct_fields__ == harness.Document.__struct_fields__
+
+
+class Silent:
+    """A pipe of which a process is woken, and which no poll finds readable before."""
+
+    def __init__(self) -> None:
+        self.waits: list[float | None] = []
+
+    def poll(self, milliseconds: float | None) -> bool:
+        self.waits.append(milliseconds)
+        return milliseconds != 0
+
+
+def test_polls_in_vain_are_tried_again_after_pauses_that_grow() -> None:
+    asked, answered = os.pipe()
+    wait, pipe = step_memory.RingWait(asked, 1e-5), Silent()
+    wait._poll = pipe  # type: ignore[assignment]
+    polled = []
+    for exchange in range(600):
+        pipe.waits.clear()
+        assert wait(1000.0) and pipe.waits[-1] == 1000.0
+        if 0 in pipe.waits:
+            polled.append(exchange)
+    assert polled == [0, 3, 8, 17, 34, 67, 132, 261, 518]
+    for descriptor in (asked, answered):
+        os.close(descriptor)
