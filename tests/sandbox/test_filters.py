@@ -213,16 +213,16 @@ SCENARIO: Sequence[tuple[str, tuple[int, ...], int]] = (
 def test_a_scenarios_process_cannot_reach_its_zygote(
     architecture: Architecture, name: str, arguments: tuple[int, ...], expected: int
 ) -> None:
-    program = seccomp.sealing_scenario(architecture, OWN)
+    program = seccomp.with_process(seccomp.sealing(architecture, may_fork=False, scenario=True), OWN)
     assert run_filter(program, architecture.numbers[name], *arguments, audit_arch=architecture.word) == expected
 
 
 @EVERY_ARCHITECTURE
 def test_the_process_id_stands_in_the_filter_of_a_scenario_only(architecture: Architecture) -> None:
-    placeholder = struct.pack("=I", seccomp.ANY_PROCESS)
-    assert placeholder in seccomp.sealing(architecture, may_fork=False, scenario=True)
-    assert placeholder not in seccomp.sealing_scenario(architecture, OWN)
-    assert placeholder not in seccomp.sealing(architecture, may_fork=False)
+    template = seccomp.sealing(architecture, may_fork=False, scenario=True)
+    assert seccomp.PLACEHOLDER in template
+    assert seccomp.PLACEHOLDER not in seccomp.with_process(template, OWN)
+    assert seccomp.PLACEHOLDER not in seccomp.sealing(architecture, may_fork=False)
 
 
 @EVERY_ARCHITECTURE

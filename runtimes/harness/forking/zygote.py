@@ -5,7 +5,6 @@ and may signal neither: what it changes ends with it. docs/sandbox.md lists the 
 """
 
 import contextlib
-import ctypes
 import fcntl
 import gc
 import os
@@ -13,6 +12,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
@@ -26,8 +26,10 @@ GRACE = 0.5
 PIECE, PAUSE = 1 << 16, 0.02
 #: Bytes that the pipe of the zygote's output is to hold: each moved piece takes a page of it, however short.
 OUTPUT = 1 << 20
-#: The most bytes of the message with which a socket is passed.
-OFFER = 64
+#: Of a scenario's socket.
+FAMILY, TYPE = socket.AF_UNIX, socket.SOCK_STREAM
+#: The most bytes of the message with which a socket is passed, and of what comes with it: a descriptor.
+OFFER, ONE_DESCRIPTOR = 64, socket.CMSG_SPACE(4)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +40,8 @@ class ScenarioPlan:
     serves a scenario on a socket; its second argument: whether it is the first. ``announce`` returns the message that
     tells the evaluator of a process that it runs; it gets the exit code of the process before, if that ended during
     its scenario, as one may only if the zygote ``survives`` it. Otherwise ``report`` returns the last message: how the
-    process ended, negative for a signal.
+    process ended, negative for a signal. ``only_libraries``: the zygote has imported no code of users, which could rely
+    on what Python does after a fork.
     """
 
     start: Callable[[], None]
@@ -47,6 +50,7 @@ class ScenarioPlan:
     sealed: bool
     scratch: Scratch | None
     survives: bool = False
+    only_libraries: bool = False
     report: Callable[[int], bytes] = lambda code: b""
 
 
@@ -59,12 +63,13 @@ def run(control: socket.socket, plan: ScenarioPlan, first_socket: socket.socket 
     """
     with contextlib.suppress(OSError):  # not a pipe, or larger than this user may have
         fcntl.fcntl(sys.stdout.fileno(), fcntl.F_SETPIPE_SZ, OUTPUT)
+    template = ProcessTemplate(plan)
     gc.collect()
     gc.freeze()
     first, code = True, None
-    own = first_socket or _passed(control)
-    while own is not None:
-        process = ScenarioProcess.fork(plan, control, own, first=first)
+    own = first_socket.detach() if first_socket is not None else _passed(control)
+    while own >= 0:
+        process = template.fork(own, first=first)
         connected = _told(control, plan.announce(code))
         code = process.wait() if connected else process.end()
         if plan.sealed:
@@ -81,13 +86,13 @@ def run(control: socket.socket, plan: ScenarioPlan, first_socket: socket.socket 
     os._exit(0)
 
 
-def _passed(control: socket.socket) -> socket.socket | None:
-    """Wait for the socket of the next scenario's process; None once the evaluator is gone."""
+def _passed(control: socket.socket) -> int:
+    """Wait for the socket of the next scenario's process; return its descriptor, -1 once the evaluator is gone."""
     try:
-        _, descriptors, _, _ = socket.recv_fds(control, OFFER, 1)
+        _, rights, _, _ = control.recvmsg(OFFER, ONE_DESCRIPTOR)
     except ConnectionError:
-        return None
-    return socket.socket(fileno=descriptors[0]) if descriptors else None
+        return -1
+    return int.from_bytes(rights[0][2], sys.byteorder) if rights else -1
 
 
 def _told(control: socket.socket, message: bytes) -> bool:
@@ -100,26 +105,70 @@ def _told(control: socket.socket, message: bytes) -> bool:
     return True
 
 
+class ProcessTemplate:
+    """Forks the processes of scenarios, which find prepared here what is the same for all of them.
+
+    A child copies each page that it writes to, so every object that it makes or uses first costs it microseconds.
+    """
+
+    def __init__(self, plan: ScenarioPlan) -> None:
+        self._plan = plan
+        self._zygote = os.getpid()
+        alone = plan.only_libraries and threading.active_count() == 1
+        self._fork = kernel.fork if alone else os.fork
+        self._close_rest = closing_from(4)
+        self._seal = _die_with_zygote
+        if plan.sealed:
+            from ..sandbox.seccomp import scenario_seal
+
+            self._seal = scenario_seal()
+
+    def fork(self, own: int, *, first: bool) -> "ScenarioProcess":
+        """Fork a process, which waits for its scenario on its ``own`` socket."""
+        null = os.open(os.devnull, os.O_RDONLY)
+        output, writing = os.pipe()
+        pid = self._fork()
+        if pid == 0:
+            self._run_scenario(null, own, writing, first=first)
+        os.close(null)
+        os.close(writing)
+        return ScenarioProcess(pid, output, own)
+
+    def _run_scenario(self, null: int, own: int, writing: int, *, first: bool) -> NoReturn:
+        """In the new process: give up everything inherited, seal, serve one scenario, exit."""
+        code, plan = 1, self._plan
+        try:
+            connected = self._replace_descriptors(null, own, writing)
+            plan.start()
+            self._seal()
+            if os.getppid() == self._zygote:
+                plan.serve(connected, first)
+                code = 0
+                if plan.scratch is not None:
+                    plan.scratch.remove_contents()
+        finally:
+            exit_at_once(code)
+
+    def _replace_descriptors(self, null: int, own: int, writing: int) -> socket.socket:
+        """Leave only this process's own socket, output and standard input open, made for it alone.
+
+        A descriptor that was open before shares its flags, its position and its locks with the zygote.
+        """
+        for source, target in ((null, 0), (writing, 1), (writing, 2), (own, 3)):
+            os.dup2(source, target)
+        self._close_rest()
+        # With its family and type, which would otherwise be asked of the kernel and looked up in their enumerations.
+        return socket.socket(FAMILY, TYPE, fileno=3)
+
+
 class ScenarioProcess:
     """A scenario's process: its output, its end as a pidfd, and its socket."""
 
-    def __init__(self, pid: int, output: int, own: socket.socket) -> None:
+    def __init__(self, pid: int, output: int, own: int) -> None:
         self._pid = pid
         self._output = output
         self._end = os.pidfd_open(pid)
         self._own = own  # kept open: it shows that the evaluator has closed the other end
-
-    @classmethod
-    def fork(cls, plan: ScenarioPlan, control: socket.socket, own: socket.socket, *, first: bool) -> "ScenarioProcess":
-        """Fork a process, which waits for its scenario on its ``own`` socket."""
-        zygote = os.getpid()
-        output, writing = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            control.detach()  # closed by number
-            _run_scenario(plan, own.detach(), writing, zygote, first=first)
-        os.close(writing)
-        return cls(pid, output, own)
 
     def wait(self) -> int | None:
         """Relay the output until the process ends; return its exit code if the scenario had not ended before.
@@ -134,11 +183,11 @@ class ScenarioProcess:
         while True:
             ready = dict(poller.poll(GRACE * 1000 if over else PAUSE * 1000 if pausing else None))
             if self._end in ready:
-                over = over or self._own.fileno() in ready
+                over = over or self._own in ready
                 break
             if over and not ready:
                 os.kill(self._pid, signal.SIGKILL)
-            if self._own.fileno() in ready:
+            if self._own in ready:
                 over = True
                 poller.unregister(self._own)
             event = ready.get(self._output, 0)
@@ -155,15 +204,14 @@ class ScenarioProcess:
 
     def end(self) -> int:
         """Wait for the process to end, relay the rest of its output, close everything; return its exit code."""
-        with self._own:
-            _, status = os.waitpid(self._pid, 0)
+        _, status = os.waitpid(self._pid, 0)
         poller = select.poll()
         poller.register(self._output, select.POLLIN)
         # Only what is there: the model may have passed the pipe to a socket, which keeps it open.
         while any(event & select.POLLIN for _, event in poller.poll(0)) and self._relay():
             pass
-        os.close(self._output)
-        os.close(self._end)
+        for descriptor in (self._output, self._end, self._own):
+            os.close(descriptor)
         return os.waitstatus_to_exitcode(status)
 
     def _relay(self, flags: int = 0) -> bool:
@@ -177,46 +225,21 @@ class ScenarioProcess:
             return False  # the reader of the model server's output has ended, or there is nothing to be moved at once
 
 
-def _run_scenario(plan: ScenarioPlan, own: int, writing: int, zygote: int, *, first: bool) -> NoReturn:
-    """In the new process: give up everything inherited, seal, serve one scenario, exit."""
-    code = 1
-    try:
-        connected = _replace_descriptors(own, writing)
-        plan.start()
-        if plan.sealed:
-            from ..sandbox import seal
-
-            seal(scenario=True)
-        else:
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-        if os.getppid() == zygote:
-            plan.serve(connected, first)
-            code = 0
-            if plan.scratch is not None:
-                plan.scratch.remove_contents()
-    finally:
-        exit_at_once(code)
+def _die_with_zygote() -> None:
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _replace_descriptors(own: int, writing: int) -> socket.socket:
-    """Leave only this process's own socket, output and standard input open.
+def closing_from(first: int) -> Callable[[], None]:
+    """Return a function that closes every descriptor from a number on, also beyond the limit of this process."""
+    close_range = kernel.prepare_call("close_range", first, 0x7FFFFFFF, 0)
 
-    A descriptor that was open before the fork shares its flags, its position and its locks with the zygote.
-    """
-    null = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((null, 0), (writing, 1), (writing, 2), (own, 3)):
-        os.dup2(source, target)
-    close_from(4)
-    # With its family and type, which would otherwise be asked of the kernel and looked up in their enumerations.
-    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=3)
+    def close() -> None:
+        try:
+            close_range()
+        except OSError:  # the sandbox does not know this architecture, or the kernel does not know the call
+            os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
-
-def close_from(first: int) -> None:
-    """Close every descriptor from a number on."""
-    try:
-        kernel.call("close_range", first, 0x7FFFFFFF, 0)
-    except OSError:  # the sandbox does not know this architecture
-        os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+    return close
 
 
 def reap_programs() -> None:

@@ -42,6 +42,7 @@ def serve(start: Start) -> None:
         report=lambda code: framed(packed(["ended", code])),
         sealed=start.sealed,
         scratch=Scratch(start.scratch) if start.scratch is not None else None,
+        only_libraries=True,
     )
     zygote.run(control, plan, first_socket)
 

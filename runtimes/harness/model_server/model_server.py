@@ -76,8 +76,10 @@ def serve(start: Start) -> None:
             report=server.report_end,
             sealed=start.sealed,
             scratch=clearing,
+            only_libraries=True,
         )
         zygote.run(connection.socket, plan, first_socket)
+    _seed(0)
     server.load()
     if rows:
         server.share_rows(int(request.request["rows"]), rows)
@@ -94,6 +96,7 @@ def serve_loaded(start: Start, frame: bytes, source: bytes | None, connected: so
     if source is None and not os.path.isdir(path := request.request["model"]):
         source = read_model(os.open(path, os.O_RDONLY))
     connection = EvaluatorConnection(connected)
+    _seed(0)
     ModelServer(connection, format, _assignment(request, source, start, format), request.seq).serve_scenario(
         connected, first
     )
@@ -138,6 +141,7 @@ class ModelServer:
         """In the zygote, do the preparation that does not run the model, once for all children."""
         with contextlib.suppress(Misfit):  # the child that loads the model reports the error
             self._format.prepare(self._assignment)
+        _seed(0)  # for all children
 
     def start_programs(self) -> None:
         """In a scenario's process, before it is sealed, start the programs that the model consists of."""
@@ -157,8 +161,10 @@ class ModelServer:
         return model_protocol.framed(("ended", code))
 
     def load(self, *, quiet: bool = False) -> None:
-        """Load the model and answer `load`, unless ``quiet``; exit with an error frame if it does not load."""
-        _seed(0)  # random numbers drawn while a model loads are reproducible, too
+        """Load the model and answer `load`, unless ``quiet``; exit with an error frame if it does not load.
+
+        The process has been seeded with 0: random numbers that are drawn while a model loads are reproducible, too.
+        """
         try:
             if self._not_started is not None:
                 raise self._not_started

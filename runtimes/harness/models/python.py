@@ -2,13 +2,13 @@
 
 import codecs
 import functools
+import math
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..simulators.base import Space
 from ..simulators.structures import DoesNotFit, box, element_of, flattened
 from .base import (
     Assignment,
@@ -25,6 +25,9 @@ from .base import (
 from .shared_imports import import_shared
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from .base import Array
 
 #: The file that a zip has at its top, and words that a file of Python is likely to begin with.
@@ -33,6 +36,8 @@ ENTRY, WORDS = "model.py", ("class Model", "import ", "def ")
 PAGE = "docs/python-models.md"
 #: Entries of an action that are packed one by one, and the types of such answers.
 FEW, SEQUENCES = 16, frozenset({list, tuple})
+#: Packs the numbers of an answer; None: not an answer of this kind.
+Packer = Callable[[Sequence[Any]], bytes | None]
 #: The most characters of a description of a space.
 LONGEST = 2000
 
@@ -66,6 +71,8 @@ def prepare(assignment: Assignment) -> None:
     """
     source = _source(assignment)
     _code(source)
+    action = assignment.interface.action
+    _usual_answers(action.dtype, action.shape)
     import_shared(source, assignment.files, assignment.packages)
 
 
@@ -127,16 +134,11 @@ class PythonModel:
     """Calls an instance of the user's class with copies of the observations, which it may keep."""
 
     def __init__(self, instance: Any, assignment: Assignment) -> None:
-        import numpy as np  # the server reads formats without it
-
-        self._array = np.ndarray
         self._act = instance.act
         self._act_batch = getattr(instance, "act_batch", None)
         self._reset = getattr(instance, "reset", None)
-        self._space = assignment.interface.action
-        self._size = self._space.size
-        self._dtype = np.dtype(self._space.dtype)
-        self._pack = float_packer(self._space)
+        self._space = space = assignment.interface.action
+        self._array, self._dtype, self._size, self._pack = _usual_answers(space.dtype, space.shape)
         self._reset_arguments = {
             "observation": assignment.interface.observation,
             "action": assignment.interface.action,
@@ -213,15 +215,25 @@ ARRAY = "array"
 LOADED: Mapping[str, type[PythonModel] | type[GymnasiumModel]] = {ARRAY: PythonModel, "gymnasium": GymnasiumModel}
 
 
-def float_packer(space: Space) -> Callable[[Sequence[Any]], bytes | None] | None:
+@functools.cache  # a zygote makes them for all scenarios
+def _usual_answers(
+    dtype: str, shape: tuple[int, ...]
+) -> "tuple[type[NDArray[np.generic]], np.dtype[np.generic], int, Packer | None]":
+    """Return type, data type and bytes of an array that is an action, and the function that packs a list of floats."""
+    import numpy as np  # the server reads formats without it
+
+    items = math.prod(shape)
+    return np.ndarray, np.dtype(dtype), items * np.dtype(dtype).itemsize, float_packer(dtype, items)
+
+
+def float_packer(dtype: str, items: int) -> Packer | None:
     """Return a function that packs floats as ``action_bytes`` would, but faster; None if a space has none.
 
     It returns None for a sequence of anything else, and for floats beyond the range of the type.
     """
-    if space.dtype not in {"float32", "float64"} or space.items > FEW:
+    if dtype not in {"float32", "float64"} or items > FEW:
         return None
-    items = space.items
-    pack = struct.Struct(f"={items}{'f' if space.dtype == 'float32' else 'd'}").pack
+    pack = struct.Struct(f"={items}{'f' if dtype == 'float32' else 'd'}").pack
 
     def packed(answer: Sequence[Any]) -> bytes | None:
         if len(answer) != items or set(map(type, answer)) != {float}:

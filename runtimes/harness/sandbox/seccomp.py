@@ -9,7 +9,7 @@ import os
 import resource
 import signal
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from . import kernel, syscalls
@@ -55,6 +55,9 @@ MSG_FASTOPEN = 0x20000000
 MADVISE = (0, 1, 2, 3, 4, 8, 10, 11, 14, 15, 16, 17, 18, 19, 22, 23)
 #: In place of the process id in a cached filter; no process has it, because ids end at 2**22.
 ANY_PROCESS = 0x7FABCDEF
+OPERAND = struct.Struct("=I")
+PLACEHOLDER = OPERAND.pack(ANY_PROCESS)
+SET_MODE_FILTER, TSYNC = 1, 1
 AF_INET, AF_INET6, NO_FAMILY = 2, 10, errno.EAFNOSUPPORT
 SOCK_STREAM, SOCK_SEQPACKET, SOCK_CLOEXEC, SOCK_NONBLOCK = 1, 5, 0o2000000, 0o4000
 
@@ -270,10 +273,9 @@ def sealing(here: Architecture, *, may_fork: bool, may_execute: bool = False, sc
     return assemble(here.word, cases)
 
 
-def sealing_scenario(here: Architecture, process: int, *, may_execute: bool = False) -> bytes:
-    """Return the second filter of a zygote's child, or of a program that it starts, with this process id."""
-    template = sealing(here, may_fork=False, may_execute=may_execute, scenario=True)
-    return template.replace(struct.pack("=I", ANY_PROCESS), struct.pack("=I", process))
+def with_process(template: bytes, process: int) -> bytes:
+    """Return the filter of a zygote's child, or of a program that it starts, with this process id."""
+    return template.replace(PLACEHOLDER, OPERAND.pack(process))
 
 
 class _Program(ctypes.Structure):
@@ -282,7 +284,10 @@ class _Program(ctypes.Structure):
 
 def install(program: bytes) -> None:
     """Install a filter on all threads of this process irrevocably. Requires no_new_privs."""
-    failed_thread = kernel.call("seccomp", 1, 1, _Program(len(program) // 8, program))  # SET_MODE_FILTER, TSYNC
+    _check(kernel.call("seccomp", SET_MODE_FILTER, TSYNC, _Program(len(program) // 8, program)))
+
+
+def _check(failed_thread: int) -> None:
     if failed_thread:
         raise OSError(errno.EBUSY, f"the filter could not be installed on thread {failed_thread}", "seccomp")
 
@@ -295,15 +300,35 @@ def seal(*, may_fork: bool = False, may_execute: bool = False, scenario: bool = 
     process that becomes the model's program, and for the zygote above it. Do not call it in a process confined at
     level 1, where seccomp may not be available.
     """
+    if scenario:
+        scenario_seal(may_execute=may_execute)()
+        return
+    # The parent-death signal is not inherited, so a child forked by a zygote has to set it again.
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    install(sealing(_here(), may_fork=may_fork, may_execute=may_execute))
+    if may_fork:  # cached once for all later children
+        for executes in {False, may_execute}:
+            sealing(_here(), may_fork=False, may_execute=executes, scenario=True)
+
+
+def scenario_seal(*, may_execute: bool = False) -> Callable[[], None]:
+    """Return a function that seals a scenario's process; its zygote prepares all of the filter but the process id."""
+    here = _here()
+    template = sealing(here, may_fork=False, may_execute=may_execute, scenario=True)
+    program = _Program(len(template) // 8, template)
+    install = kernel.prepare_call("seccomp", SET_MODE_FILTER, TSYNC, program)
+    die_with_parent = kernel.prepare_call("prctl", kernel.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    def seal_scenario() -> None:
+        program.filter = with_process(template, os.getpid())
+        die_with_parent()
+        _check(install())
+
+    return seal_scenario
+
+
+def _here() -> Architecture:
     here = syscalls.architecture()
     if here is None:
         raise OSError(errno.ENOSYS, "no system call table for this machine", "seccomp")
-    # The parent-death signal is not inherited, so a child forked by a zygote has to set it again.
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if scenario:
-        install(sealing_scenario(here, os.getpid(), may_execute=may_execute))
-    else:
-        install(sealing(here, may_fork=may_fork, may_execute=may_execute))
-    if may_fork:  # cached once for all later children
-        for executes in {False, may_execute}:
-            sealing(here, may_fork=False, may_execute=executes, scenario=True)
+    return here

@@ -186,7 +186,7 @@ def _run_zygote(control: int, evaluator: int, level: int) -> NoReturn:
     """Give up the evaluator's descriptors, seal, and fork a process per scenario until the evaluator ends."""
     sealed = level > 1
     os.dup2(control, 3)
-    zygote.close_from(4)
+    zygote.closing_from(4)()
     if sealed:
         from ...sandbox import seal
 
