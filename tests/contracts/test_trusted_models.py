@@ -52,6 +52,63 @@ class Model:
         return np.array([len(CALLS), len(self.kept), len(beside.CALLS), len(there)], np.float32)
 CONFINED = os.environ.get("TMPDIR") == "/tmp" and os.access("/tmp", os.W_OK)
 """
+ANSWERS = """
+import numpy as np
+class Model:
+    def reset(self, info):
+        self.seed = info["seed"]
+    def act(self, observation):
+        return np.full(4, answer(self.seed), np.float32)
+"""
+#: What an honest model may leave behind in its process, and what it answers if it finds that again.
+LEFT = {
+    "a module of a package without __init__": """
+from package import beside
+def answer(seed):
+    beside.CALLS.append(0)
+    return len(beside.CALLS)
+""",
+    "a module that it has written": """
+import importlib, os, sys
+def answer(seed):
+    if "written" not in globals():
+        folder = os.environ.get("TMPDIR", "/tmp")
+        with open(f"{folder}/written_by_model.py", "w") as file:
+            file.write(f"SEED = {seed % 1000}")
+        sys.path.append(folder)
+        importlib.invalidate_caches()
+        global written
+        import written_by_model as written
+    return written.SEED
+""",
+    "how errors of numbers are treated": """
+import decimal
+def answer(seed):
+    np.seterr(over="raise" if np.geterr()["over"] == "warn" else "warn")
+    decimal.getcontext().prec += 1
+    return decimal.getcontext().prec + (np.geterr()["over"] == "raise") / 2
+""",
+    "another bit generator": """
+def answer(seed):
+    if np.random.get_state()[0] == "MT19937":
+        np.random.set_bit_generator(np.random.PCG64(seed))
+    return np.random.rand()
+""",
+}
+#: Answers late in a third of the scenarios, after which its process has it loaded anew.
+LATE = """
+import statistics, time, numpy as np
+from package import beside
+class Model:
+    def reset(self, info):
+        self.late = info["seed"] % 3 == 0
+    def act(self, observation):
+        if self.late:
+            time.sleep(1.0)
+        beside.CALLS.append(0)
+        drawn = statistics.NormalDist().samples(1)[0]
+        return np.array([len(beside.CALLS), drawn, 0, 0], np.float32)
+"""
 #: The end of what a model keeps where nothing of it is removed: in a module of the standard library.
 CARRIES = """
 import json, numpy as np
@@ -97,6 +154,23 @@ def test_a_trusted_model_draws_the_random_numbers_of_an_isolated_one(isolation: 
 def test_nothing_of_a_trusted_model_is_left_for_its_next_scenario() -> None:
     runs = played(archive({"model.py": REMEMBERS, "beside.py": "CALLS = []\n"}))
     assert runs[True] == runs[False]
+
+
+@pytest.mark.parametrize("left", sorted(LEFT))
+def test_what_a_model_leaves_in_its_process_the_next_scenario_does_not_find(left: str) -> None:
+    source = (
+        f"import numpy as np{LEFT[left]}\nclass Model:\n    def reset(self, info):\n        self.seed = info['seed']\n"
+    )
+    source += "    def act(self, observation):\n        return np.full(4, answer(self.seed), np.float32)\n"
+    runs = played(archive({"model.py": source, "package/beside.py": "CALLS = []\n"}))
+    assert runs[True] == runs[False]
+    assert json.loads(runs[True][0][2].decode().rstrip(",") + "}")["status"] == "ok", runs[True][0][2]
+
+
+def test_a_model_that_is_loaded_anew_after_a_fault_finds_nothing_either() -> None:
+    runs = played(archive({"model.py": LATE, "package/beside.py": "CALLS = []\n"}), deadline=0.5)
+    assert runs[True] == runs[False]
+    assert {json.loads(line.decode().rstrip(",") + "}")["status"] for line in runs[True][0]} == {"ok", "timed_out"}
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS.keys() - ENDING))

@@ -1,13 +1,14 @@
 """Model globals: what a process has once, and a model in the evaluator's process has for itself while it runs.
 
 These are the random numbers of `random` and `numpy.random`, the search path of modules, and context variables, in which
-numpy has its treatment of floating-point errors and decimal its precision.
+numpy has its treatment of floating-point errors and decimal its precision. A process makes them once: modules of
+packages, which stay, keep those that they have been imported with.
 """
 
 import contextvars
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TypeVar
 
@@ -17,14 +18,15 @@ T = TypeVar("T")
 
 
 class ModelGlobals:
-    """The globals of a model; the world's are in place but within `run`. ``path``: the model's search path.
+    """The globals of a model; the world's are in place but within `run`. ``path``: its search path, to begin with.
 
     Modules are exchanged rather than the states of generators, which are larger than a step of many worlds is long, and
     of which numpy's has a normal number in hand besides.
     """
 
-    def __init__(self, path: list[str]) -> None:
-        self.path = path
+    def __init__(self, path: Sequence[str]) -> None:
+        self.path = list(path)
+        self._first_path = tuple(path)
         self._world_path = sys.path
         self._random = _random_of_its_own()
         self._state = np.random.RandomState(0)
@@ -43,6 +45,14 @@ class ModelGlobals:
         finally:
             np.random, sys.path = world, self._world_path
             modules.update(self._world)
+
+    def renew(self) -> None:
+        """Let the next call have them as a new process has them."""
+        self.path[:] = self._first_path
+        self._run = contextvars.Context().run
+        if not isinstance(self._state._bit_generator, np.random.MT19937):  # the only kind that can be seeded
+            self._state.__init__(0)  # type: ignore[misc]
+        self.seed(0)
 
     def seed(self, seed: int) -> None:
         """Seed the model's generators, as a model server does."""
@@ -67,7 +77,13 @@ def _numpy_random_with(state: np.random.RandomState) -> dict[str, ModuleType]:
         for member, value in vars(sys.modules[name]).items():
             of_state = getattr(value, "__self__", None) is shared
             setattr(module, member, getattr(state, value.__name__) if of_state else value)
-        module.__dict__.update(seed=state.seed, ranf=state.random_sample, sample=state.random_sample)
+        module.__dict__.update(
+            seed=state.seed,
+            ranf=state.random_sample,
+            sample=state.random_sample,
+            get_bit_generator=lambda: state._bit_generator,
+            set_bit_generator=state.__init__,  # type: ignore[misc]
+        )
     copies["numpy.random.mtrand"]._rand = state  # type: ignore[attr-defined]
     copies["numpy.random"].mtrand = copies["numpy.random.mtrand"]  # type: ignore[attr-defined]
     return copies

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,6 @@ from ..model_server.row_memory import RowMemory
 from ..model_server.row_server import RowServer, row_models
 from ..model_server.run_delay import RunDelay
 from ..models.base import Assignment, LoadedModel, Misfit
-from .model_globals import ModelGlobals
 from .trusted_packages import TrustedPackages
 
 if TYPE_CHECKING:
@@ -57,12 +57,13 @@ class TrustedModel:
         self.rows: TrustedRows | None = None
         self._format, self._assignment = packages.format, assignment
         self._renewed, self._most_rows, self._clearing = renewed, most_rows, clearing
-        self._path = packages.path
-        self._globals, self._delay = ModelGlobals(list(self._path)), RunDelay()
+        self._globals, self._delay = packages.globals, RunDelay()
         observation, action = assignment.interface.observation, assignment.interface.action
         self._observed = np.zeros((assignment.batch, *observation.shape), observation.dtype)
         self._dtype, self._shape = np.dtype(action.dtype), action.shape
         self._size = assignment.batch * action.size
+        self._known: frozenset[str] = frozenset()
+        self._forget_modules()  # of a model that this process had before
         with suppress(Misfit):  # loading reports it
             self._globals.run(self._format.prepare, assignment)
         self._known = frozenset(sys.modules)
@@ -158,23 +159,30 @@ class TrustedModel:
 
     def _load(self) -> None:
         """Load the model as if nothing of it had been there before."""
-        for name in sys.modules.keys() - self._known:
-            if name == "model" or self._is_own(getattr(sys.modules[name], "__file__", None)):
-                del sys.modules[name]
-        self._globals.path[:] = self._path
-        self._globals.seed(0)  # random numbers drawn while a model loads are reproducible, too
+        self._forget_modules()
+        self._globals.renew()  # random numbers drawn while a model loads are reproducible, too
         try:
             self._model = model = self._globals.run(self._format.load, self._assignment)
         except BaseException as error:
             raise _fault(*loading_fault(error, self._format, self._assignment)) from None
         self._act_alone = getattr(model, "act_alone", lambda observation: model.act(observation[None]))
 
+    def _forget_modules(self) -> None:
+        """Forget the modules that are the model's own: its archive's, and those that it has written itself."""
+        own = [name for name in sys.modules.keys() - self._known if name == "model" or self._is_own(sys.modules[name])]
+        for name in own:
+            del sys.modules[name]
+
     def _call_fault(self, error: BaseException) -> ModelFault:
         return _fault(*calling_fault(error, self._format, self._assignment))
 
-    def _is_own(self, file: str | None) -> bool:
-        folder = self._assignment.files
-        return folder is not None and file is not None and file.startswith(f"{folder}{os.sep}")
+    def _is_own(self, module: ModuleType) -> bool:
+        """Whether a module is from the model's files or its scratch folder; a package without a file may be in both."""
+        members = getattr(module, "__dict__", {})
+        file, path = members.get("__file__"), members.get("__path__")
+        places = [file] if file is not None or path is None else getattr(path, "_path", path)
+        folders = tuple(f"{folder}{os.sep}" for folder in (self._assignment.files, self._assignment.scratch) if folder)
+        return any(isinstance(place, str) and place.startswith(folders) for place in places)
 
     def _reset(self, seed: int) -> None:
         self._globals.seed(seed)

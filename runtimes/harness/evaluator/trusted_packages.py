@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ..models.base import ModelFormat, format_named
+from .model_globals import ModelGlobals
 
 #: The folder of a distribution's metadata, as installers name it.
 METADATA = re.compile(r"(.+?)-([^-]+)\.(?:dist-info|egg-info)")
@@ -26,26 +27,22 @@ class TrustedOptions(msgspec.Struct):
 class TrustedPackages:
     """``folders``: of the model's packages, in their order. ``declared``: where it has those that it has declared.
 
-    ``path``: where modules of the model are searched.
+    ``globals``: what the model has for itself, among them the path on which its modules are searched.
     """
 
     format: ModelFormat
     folders: Sequence[str]
     declared: str | None
-    path: Sequence[str]
+    globals: ModelGlobals
 
     @classmethod
     def prepare(cls, options: TrustedOptions) -> "TrustedPackages":
         """Import the libraries of a model's format, before the sandbox is sealed."""
         folders, format = options.folders, format_named(options.format)
-        world_path, path = sys.path, [*sys.path, *folders]
-        if conflict(world_path, folders) is None:
-            sys.path = path
-            try:
-                format.preload()
-            finally:
-                sys.path = world_path
-        return cls(format=format, folders=folders, declared=options.declared or None, path=path)
+        model_globals = ModelGlobals([*sys.path, *folders])
+        if conflict(sys.path, folders) is None:
+            model_globals.run(format.preload)
+        return cls(format=format, folders=folders, declared=options.declared or None, globals=model_globals)
 
     def refusal(self) -> str | None:
         """Return why a model cannot have these packages beside the simulator's; None if it can."""
