@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import shutil
+import tempfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +15,8 @@ import pytest
 
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.runner.processes import WorkerSpec
-from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, refusal_of, worker_spec
+from runtimes.harness.sandbox.allowances import LIBRARIES
+from tests.contracts.harness_processes import SITE, EvaluatorPair, evaluator_pair, play_of, refusal_of, worker_spec
 from tests.contracts.test_evaluator import FAULTS, faulty_model, without_timing
 from tests.simulators.test_gymnasium import best_level
 
@@ -250,6 +254,27 @@ def test_a_model_whose_packages_contradict_the_simulators_is_refused_by_name(tmp
         pair.end()
     assert "numpy is 2." in answer.reason and "and 1.2.3 in the model's" in answer.reason
     assert "Leave `trusted` out, or let the model have numpy==2." in answer.reason
+
+
+def test_a_model_with_packages_of_its_own_beside_shared_ones_is_loaded_in_a_sandbox_without_forks() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        environment(Path(folder))
+        spec = worker_spec(isolation="scenario", sandbox=best_level(), model_server_site="", model_environment=folder)
+        source = "import joblib, own\nclass Model:\n    def act(self, o):\n        return [joblib.ONE, 0, 0, 0]\n"
+        runs = played(source, replace(spec, model_server_libraries=LIBRARIES))
+    assert runs[True] == runs[False]
+
+
+def environment(folder: Path) -> None:
+    """Make an environment of a model's own package beside one that is shared, with what a model server needs."""
+    for path in ("shared/joblib", "shared/joblib-1.0.dist-info", "site/own"):
+        (folder / path).mkdir(parents=True)
+    (folder / "shared/joblib/__init__.py").write_text("ONE = 1\n")
+    (folder / "site/own/__init__.py").write_text("")
+    for package in ("numpy", "numpy.libs", "msgspec"):
+        if Path(SITE, package).exists():
+            shutil.copytree(Path(SITE, package), folder / "shared" / package)
 
 
 def test_a_trusted_model_that_does_not_load_is_refused_in_the_same_words() -> None:

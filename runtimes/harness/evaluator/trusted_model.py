@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,8 @@ class TrustedModel:
         self._known: frozenset[str] = frozenset()
         self._forget_modules()  # of a model that this process had before
         with suppress(Misfit):  # loading reports it
-            self._globals.run(self._format.prepare, assignment)
+            # Its packages are on the path already. Those that are not would be tried in a child, and here is none.
+            self._globals.run(self._format.prepare, replace(assignment, packages=None))
         self._known = frozenset(sys.modules)
         self._model: LoadedModel
         self._act_alone: Callable[[Array], bytes]
