@@ -99,7 +99,7 @@ def answer(seed):
     return np.random.rand()
 """,
 }
-#: Answers late in a third of the scenarios, after which its process has it loaded anew.
+#: Answers late in a third of the scenarios, after which its process has it loaded again.
 LATE = """
 import statistics, time, numpy as np
 from package import beside
@@ -171,7 +171,7 @@ def test_what_a_model_leaves_in_its_process_the_next_scenario_does_not_find(left
     assert json.loads(runs[True][0][2].decode().rstrip(",") + "}")["status"] == "ok", runs[True][0][2]
 
 
-def test_a_model_that_is_loaded_anew_after_a_fault_finds_nothing_either() -> None:
+def test_a_model_that_is_loaded_again_after_a_fault_finds_nothing_either() -> None:
     runs = played(archive({"model.py": LATE, "package/beside.py": "CALLS = []\n"}), deadline=0.5)
     assert runs[True] == runs[False]
     assert {json.loads(line.decode().rstrip(",") + "}")["status"] for line in runs[True][0]} == {"ok", "timed_out"}

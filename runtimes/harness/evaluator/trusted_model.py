@@ -180,8 +180,8 @@ class TrustedModel:
 
     def _is_own(self, module: ModuleType) -> bool:
         """Whether a module is from the model's files or its scratch folder; a package without a file may be in both."""
-        members = getattr(module, "__dict__", {})
-        file, path = members.get("__file__"), members.get("__path__")
+        members = getattr(module, "__dict__", {})  # a module's own `__getattr__` may do anything
+        file, path = map(members.get, ("__file__", "__path__"))
         places = [file] if file is not None or path is None else getattr(path, "_path", path)
         folders = tuple(f"{folder}{os.sep}" for folder in (self._assignment.files, self._assignment.scratch) if folder)
         return any(isinstance(place, str) and place.startswith(folders) for place in places)
