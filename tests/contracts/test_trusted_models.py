@@ -92,6 +92,16 @@ def answer(seed):
     decimal.getcontext().prec += 1
     return decimal.getcontext().prec + (np.geterr()["over"] == "raise") / 2
 """,
+    "arrays and files": """
+import sys, weakref
+FOUND = getattr(sys, "kept_by_model", lambda: None)() is not None
+class Kept:
+    pass
+KEPT = Kept()
+sys.kept_by_model = weakref.ref(KEPT)
+def answer(seed):
+    return FOUND
+""",
     "another bit generator": """
 def answer(seed):
     if np.random.get_state()[0] == "MT19937":

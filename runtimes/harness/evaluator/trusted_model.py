@@ -4,6 +4,7 @@ It has what a model server gives it: a new module and instance for each scenario
 seeds, random numbers of its own, an empty scratch folder, texts of faults. It lacks the wall between it and the score.
 """
 
+import gc
 import importlib
 import os
 import sys
@@ -64,11 +65,13 @@ class TrustedModel:
         self._dtype, self._shape = np.dtype(action.dtype), action.shape
         self._size = assignment.batch * action.size
         self._known: frozenset[str] = frozenset()
-        self._forget_modules()  # of a model that this process had before
+        self._forget()  # a model that this process had before
         with suppress(Misfit):  # loading reports it
             # Its packages are on the path already. Those that are not would be tried in a child, and here is none.
             self._globals.run(self._format.prepare, replace(assignment, packages=None))
         self._known = frozenset(sys.modules)
+        if renewed:
+            gc.freeze()  # what is older than the model need not be examined at each load
         self._model: LoadedModel
         self._act_alone: Callable[[Array], bytes]
         self._load()
@@ -81,6 +84,7 @@ class TrustedModel:
         if self._clearing is not None:
             self._clearing.reset()
         if self._renewed:
+            self._forget()
             self._load()
         self._delay.take()  # what was before is no excuse for what follows
         try:
@@ -161,7 +165,6 @@ class TrustedModel:
 
     def _load(self) -> None:
         """Load the model as if nothing of it had been there before."""
-        self._forget_modules()
         self._globals.renew()  # random numbers drawn while a model loads are reproducible, too
         try:
             self._model = model = self._globals.run(self._format.load, self._assignment)
@@ -169,11 +172,14 @@ class TrustedModel:
             raise _fault(*loading_fault(error, self._format, self._assignment)) from None
         self._act_alone = getattr(model, "act_alone", lambda observation: model.act(observation[None]))
 
-    def _forget_modules(self) -> None:
-        """Forget the modules that are the model's own: its archive's, and those that it has written itself."""
+    def _forget(self) -> None:
+        """Give back what is left of the model: its modules, also those that it has written itself, arrays and files."""
+        with suppress(AttributeError):  # it did not load
+            del self._model, self._act_alone  # two of them may be more than there is memory
         own = [name for name in sys.modules.keys() - self._known if name == "model" or self._is_own(sys.modules[name])]
         for name in own:
             del sys.modules[name]
+        gc.collect()  # a module is a cycle, and would stay with its arrays and files until Python has many of them
 
     def _call_fault(self, error: BaseException) -> ModelFault:
         return _fault(*calling_fault(error, self._format, self._assignment))
