@@ -92,6 +92,14 @@ def answer(seed):
     decimal.getcontext().prec += 1
     return decimal.getcontext().prec + (np.geterr()["over"] == "raise") / 2
 """,
+    "its working folder and an environment variable": """
+import os
+FIRST = len(os.getcwd()) + len(os.environ)
+def answer(seed):
+    os.chdir("/usr")
+    os.environ[f"SET_BY_MODEL_{seed}"] = "1"
+    return FIRST
+""",
     "arrays and files": """
 import sys, weakref
 FOUND = getattr(sys, "kept_by_model", lambda: None)() is not None

@@ -7,6 +7,7 @@ packages, which stay, keep those that they have been imported with.
 
 import contextvars
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -27,6 +28,7 @@ class ModelGlobals:
     def __init__(self, path: Sequence[str]) -> None:
         self.path = list(path)
         self._first_path = tuple(path)
+        self._folder, self._variables = os.getcwd(), dict(os.environ)
         self._world_path = sys.path
         self._random = _random_of_its_own()
         self._state = np.random.RandomState(0)
@@ -47,8 +49,12 @@ class ModelGlobals:
             modules.update(self._world)
 
     def renew(self) -> None:
-        """Let the next call have them as a new process has them."""
+        """Let the next call have them as a new process has them, and the working folder and environment variables."""
         self.path[:] = self._first_path
+        os.chdir(self._folder)
+        if os.environ != self._variables:
+            os.environ.clear()
+            os.environ.update(self._variables)
         self._run = contextvars.Context().run
         if not isinstance(self._state._bit_generator, np.random.MT19937):  # the only kind that can be seeded
             self._state.__init__(0)  # type: ignore[misc]
