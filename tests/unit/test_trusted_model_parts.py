@@ -3,7 +3,9 @@
 import decimal
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +17,11 @@ from runtimes.harness.evaluator.planned_tasks import PlannedTask, PlannedTasks
 from runtimes.harness.evaluator.result_batch import Played
 from runtimes.harness.evaluator.runner_connection import EvaluationSetup
 from runtimes.harness.evaluator.spot_checks import TASKS_PER_CHECK, difference, is_drawn
-from runtimes.harness.evaluator.trusted_packages import conflict
-from runtimes.harness.simulators.base import Space
+from runtimes.harness.evaluator.trusted_model import TrustedModel
+from runtimes.harness.evaluator.trusted_packages import TrustedPackages, conflict
+from runtimes.harness.model_server.model_faults import Failed, TimedOut
+from runtimes.harness.models.base import Assignment, format_named
+from runtimes.harness.simulators.base import Interface, Space
 from tests.contracts.harness_processes import play_of
 
 #: Ways to draw from global generators; the normal numbers come in pairs, of which one is kept.
@@ -70,6 +75,45 @@ def test_a_models_contexts_and_search_path_are_its_own_also_after_an_exception()
     assert model_globals.run(np.geterr)["over"] == "raise" and model_globals.path == ["/more", "/of/the/model"]
 
 
+SPACE = Space(dtype="float32", shape=(2,), names=("a", "b"), units=("", ""), low=(-1, -1), high=(1, 1))
+#: Its reset takes a tenth of its seed, in seconds.
+RESETS_SLOWLY = """
+import time
+class Model:
+    def reset(self, info):
+        time.sleep(info["seed"] / 10)
+    def act(self, observation):
+        return observation
+"""
+
+
+def trusted_model(source: str, **changes: Any) -> TrustedModel:
+    format = replace(format_named("python"), **changes)
+    packages = TrustedPackages(format=format, folders=(), declared=None, globals=ModelGlobals(sys.path))
+    assignment = Assignment(source=source.encode(), interface=Interface(observation=SPACE, action=SPACE))
+    return TrustedModel(packages, assignment, deadline=0.1, renewed=False, most_rows=4)
+
+
+def test_a_reset_that_takes_too_long_is_late_as_it_is_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtimes.harness.evaluator.trusted_model.RESET", 0.2)
+    model = trusted_model(RESETS_SLOWLY)
+    model.ready(0)
+    with pytest.raises(TimedOut):
+        model.ready(4)
+    model.close()
+
+
+def test_a_model_that_fails_to_serve_many_scenarios_has_a_fault_and_does_not_end_its_process() -> None:
+    class NoRow:
+        def row(self) -> None:
+            raise MemoryError
+
+    model = trusted_model(RESETS_SLOWLY, load=lambda assignment: NoRow())
+    with pytest.raises(Failed, match="MemoryError"):
+        model.open_rows(one_step=False, patience=1.0)
+    model.close()
+
+
 def installed(folder: Path, *names: str) -> str:
     for name in names:
         (folder / name).mkdir(parents=True)
@@ -84,9 +128,6 @@ def test_one_distribution_in_two_versions_is_a_conflict_and_a_folder_that_is_not
     assert conflict([world, other], [equal]) is None, "of the simulator's own packages, the first counts"
     told = conflict([world], [equal, other])
     assert told is not None and "some-package is 1.0 in the simulator's packages and 2.0rc1 in the model's" in told
-
-
-SPACE = Space(dtype="float32", shape=(2,), names=("a", "b"), units=("", ""), low=(-1, -1), high=(1, 1))
 
 
 def task() -> PlannedTask:

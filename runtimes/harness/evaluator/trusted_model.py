@@ -19,6 +19,7 @@ import numpy as np
 
 from ..forking.scratch import Scratch
 from ..model_server.deadline_watch import DeadlineWatch
+from ..model_server.deadlines import RESET
 from ..model_server.fault_texts import calling_fault, loading_fault
 from ..model_server.model_faults import Garbage, ModelFault, WrongAnswer
 from ..model_server.model_protocol import ErrorReply, FaultKind, Kernel
@@ -83,14 +84,18 @@ class TrustedModel:
         """Begin a scenario."""
         if self._clearing is not None:
             self._clearing.reset()
+        self._delay.take()  # what was before is no excuse for what follows
+        began = time.monotonic()
         if self._renewed:
             self._forget()
             self._load()
-        self._delay.take()  # what was before is no excuse for what follows
         try:
             self._globals.run(self._reset, seed)
         except BaseException as error:
             raise self._call_fault(error) from None
+        if time.monotonic() - began > (limit := max(RESET, self.deadline)):
+            self._settle(began, limit)
+        self._delay.take()
 
     def act_alone(self, observation: "Array") -> "tuple[Array, float]":
         """Return the action, in an array of its own, and the latency in seconds. Called at every step."""
@@ -114,7 +119,7 @@ class TrustedModel:
             raise self._call_fault(error) from None
         latency = time.monotonic() - began
         if latency > self.deadline:
-            self._settle(began)
+            self._settle(began, self.deadline)
         if len(answer) != self._size:
             raise Garbage("the model server sent an invalid reply")
         return bytearray(answer), latency
@@ -132,7 +137,10 @@ class TrustedModel:
         ``one_step``: each scenario ends with its first action. ``patience``: seconds for the comparison of kernels.
         """
         if self._most_rows > 1 and self.rows is None:
-            self.rows = self._globals.run(self._open_rows, one_step, patience)
+            try:
+                self.rows = self._globals.run(self._open_rows, one_step, patience)
+            except Exception as error:
+                raise self._call_fault(error) from None
             self._most_rows = 0 if self.rows is None else self._most_rows
         return None if self.rows is None else self.rows.kernel
 
@@ -146,12 +154,12 @@ class TrustedModel:
         self._globals.run(server.answer)
         latency = time.monotonic() - began
         if latency > self.deadline:
-            self._settle(began)
+            self._settle(began, self.deadline)
         return latency
 
-    def _settle(self, began: float) -> None:
-        """Raise TimedOut if an answer that is there now took too long since ``began`` (monotonic)."""
-        DeadlineWatch(self.deadline, lambda: None, began, self._delay.take).settle()
+    def _settle(self, began: float, seconds: float) -> None:
+        """Raise TimedOut if an answer that is there now took more than so many since ``began`` (monotonic)."""
+        DeadlineWatch(seconds, lambda: None, began, self._delay.take).settle()
 
     def _open_rows(self, one_step: bool, patience: float) -> "TrustedRows | None":
         models = row_models(self._model, self._most_rows, self._reset if one_step else None)
