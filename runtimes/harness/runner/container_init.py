@@ -48,8 +48,8 @@ FOLDER, SITE = Path("/run/windtunnel/sockets"), "/opt/windtunnel/site"
 PATIENCE, FAST_INTERVAL, SLOW_INTERVAL = 900.0, 0.005, 0.1
 #: The folder of the packages in the ``--trusted`` folder, once they are complete.
 SHARED_SITE = "site"
-#: Exit codes: the runner ended (the normal end); no runner ever came.
-DONE, NO_RUNNER = 0, 75
+#: Exit codes: the runner ended (the normal end); no runner ever came; no packages of a trusted model's format did.
+DONE, NO_RUNNER, NO_PACKAGES = 0, 75, 74
 #: Bytes of the container's memory reserved for this process itself.
 OWN_MEMORY = 32 << 20
 #: Files with the container's memory limit: cgroup v2 and v1.
@@ -171,6 +171,8 @@ def main() -> None:
         began = time.monotonic()
         while not shared.exists() and time.monotonic() - began < PATIENCE:
             time.sleep(SLOW_INTERVAL)
+        if not shared.exists():
+            sys.exit(NO_PACKAGES)
     if runner is None:  # a runner that came and went had no work for this container: the pod has not failed
         sys.exit(DONE if (options.sockets / SOCKET).exists() else NO_RUNNER)
     signal.signal(signal.SIGTERM, lambda *_: None)

@@ -252,7 +252,7 @@ def with_model(evaluator: ProcessSpec, spec: WorkerSpec) -> ProcessSpec:
         trusted_format=spec.format,
         trusted_folders=folders,
         trusted_declared=folders[-1] if environment else "",
-        memory=spec.evaluator_memory + spec.model_server_memory,
+        memory=max(spec.evaluator_memory, spec.model_server_memory),  # which the text of a MemoryError names
         libraries=spec.model_server_libraries,
         readonly=(*evaluator.readonly, *filter(None, (environment or site, spec.model_folder))),
     )

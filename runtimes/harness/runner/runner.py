@@ -353,7 +353,7 @@ class Runner:
             model=model,
             outputs=self._outputs,
             began=time.monotonic(),
-            patience=definition_of(play["definition"]).task_patience or TASK_PATIENCE,
+            patience=(definition_of(play["definition"]).task_patience or TASK_PATIENCE) * (1 + self._spec.trusted),
             cores=document.cores,
             name=document.name,
             trusted=self._spec.trusted,

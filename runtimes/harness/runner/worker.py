@@ -57,7 +57,8 @@ class ModelRejected(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchContext:
-    """What all workers of a launch share. ``patience``: seconds an evaluator may spend on one task.
+    """What all workers of a launch share. ``patience``: seconds an evaluator may spend on one task, which it plays
+    twice if it is a spot check of a ``trusted`` model.
 
     ``model``: path of its file, or of the folder of its files. ``cores``: one core per worker; empty if workers are not
     pinned.
