@@ -21,7 +21,7 @@ def test_a_process_that_reads_its_own_output_is_killed_after_its_scenario(monkey
 
     with subprocess.Popen(["sh", "-c", "echo printed; exec sleep 60"], stdout=writing) as program:
         os.close(writing)
-        process = ScenarioProcess(program.pid, output, own)
+        process = ScenarioProcess(program.pid, output, own.detach())
         monkeypatch.setattr(os, "splice", late)
         evaluator.close()
         try:
