@@ -12,6 +12,8 @@ from urllib.parse import quote, unquote
 
 import httpx
 
+from tests.ports import free_ports
+
 #: Prefix of the paths of files of the index behind.
 THROUGH = "/through/"
 
@@ -87,7 +89,7 @@ class PackageIndex:
             def log_message(self, format: str, *arguments: object) -> None:
                 """Write nothing."""
 
-        self._server = http.server.ThreadingHTTPServer((host, 0), Handler)
+        self._server = http.server.ThreadingHTTPServer((host, free_ports(1)[0]), Handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     @property

@@ -96,7 +96,8 @@ def test_a_policys_results_do_not_depend_on_the_number_of_worlds(name: str, data
     for worlds in (2, 7, 64, None):
         results, same, most, kernels = run(spec, model(name), dataset, worlds, **changes)
         assert results == alone and same == traces
-        assert most > 1 and kernels <= {"one", "rows"}, "which of them depends on the processor"
+        assert most > 1 or worlds is None, "of its own accord it depends on how much a comparison takes"
+        assert kernels <= {"one", "rows"}, "which of them depends on the processor"
 
 
 def noop(**changes: Any) -> dict[str, Any]:
