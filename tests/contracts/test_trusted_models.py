@@ -1,12 +1,9 @@
 """Trusted models: in the evaluator's process, a model has the results that it has in a process of its own."""
 
-import io
 import json
 import os
 import shutil
 import tempfile
-import zipfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ import pytest
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.runner.processes import WorkerSpec
 from runtimes.harness.sandbox.allowances import LIBRARIES
+from tests.archives import zipped
 from tests.contracts.harness_processes import SITE, EvaluatorPair, evaluator_pair, play_of, refusal_of, worker_spec
 from tests.contracts.test_evaluator import FAULTS, faulty_model, without_timing
 from tests.simulators.test_gymnasium import best_level
@@ -131,14 +129,14 @@ class Model:
         drawn = statistics.NormalDist().samples(1)[0]
         return np.array([len(beside.CALLS), drawn, 0, 0], np.float32)
 """
-#: The end of what a model keeps where nothing of it is removed: in a module of the standard library.
+#: Counts scenarios where nothing of a model is removed: in a module of the standard library.
 CARRIES = """
 import json, numpy as np
 class Model:
     def reset(self, info):
         json.scenarios = getattr(json, "scenarios", 0) + 1
     def act(self, observation):
-        return np.full(4, min(json.scenarios, {most}), np.float32)
+        return np.full(4, json.scenarios, np.float32)
 """
 UNSEEDED = """
 import os, numpy as np
@@ -146,14 +144,6 @@ class Model:
     def act(self, observation):
         return np.frombuffer(os.urandom(16), np.uint32).astype(np.float32)
 """
-
-
-def archive(files: Mapping[str, str]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as written:
-        for name, text in files.items():
-            written.writestr(name, text)
-    return buffer.getvalue()
 
 
 def played(model: bytes | str, spec: WorkerSpec | None = None, **changes: Any) -> dict[bool, tuple[list[bytes], Any]]:
@@ -174,7 +164,7 @@ def test_a_trusted_model_draws_the_random_numbers_of_an_isolated_one(isolation: 
 
 
 def test_nothing_of_a_trusted_model_is_left_for_its_next_scenario() -> None:
-    runs = played(archive({"model.py": REMEMBERS, "beside.py": "CALLS = []\n"}))
+    runs = played(zipped({"model.py": REMEMBERS.encode(), "beside.py": b"CALLS = []\n"}))
     assert runs[True] == runs[False]
 
 
@@ -184,13 +174,13 @@ def test_what_a_model_leaves_in_its_process_the_next_scenario_does_not_find(left
         f"import numpy as np{LEFT[left]}\nclass Model:\n    def reset(self, info):\n        self.seed = info['seed']\n"
     )
     source += "    def act(self, observation):\n        return np.full(4, answer(self.seed), np.float32)\n"
-    runs = played(archive({"model.py": source, "package/beside.py": "CALLS = []\n"}))
+    runs = played(zipped({"model.py": source.encode(), "package/beside.py": b"CALLS = []\n"}))
     assert runs[True] == runs[False]
     assert json.loads(runs[True][0][2].decode().rstrip(",") + "}")["status"] == "ok", runs[True][0][2]
 
 
 def test_a_model_that_is_loaded_again_after_a_fault_finds_nothing_either() -> None:
-    runs = played(archive({"model.py": LATE, "package/beside.py": "CALLS = []\n"}), deadline=0.5)
+    runs = played(zipped({"model.py": LATE.encode(), "package/beside.py": b"CALLS = []\n"}), deadline=0.5)
     assert runs[True] == runs[False]
     assert {json.loads(line.decode().rstrip(",") + "}")["status"] for line in runs[True][0]} == {"ok", "timed_out"}
 
@@ -246,7 +236,7 @@ def refused_during(model: str, **changes: Any) -> framed_socket.ModelRefused:
 
 
 def test_a_model_that_keeps_something_where_it_is_not_removed_fails_its_run_with_scenario_and_step() -> None:
-    refusal = refused_during(CARRIES.format(most=1000))
+    refusal = refused_during(CARRIES)
     assert refusal.final and "`trusted`" in refusal.reason and "run it without" in refusal.reason
     assert "at step 0 its action is [" in refusal.reason and "], and [1, 1, 1, 1] in a process" in refusal.reason
 

@@ -1,13 +1,11 @@
 """A pod of runner, evaluator and model server as three containers: every task has one result, whichever ends."""
 
-import io
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from core.store import simulations
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
 from datasets.versions.archives.tar_writer import MeasuredTar
+from tests.archives import zipped
 from tests.contracts.harness_processes import play_of
 from tests.simulators.test_onnx_models import model as onnx_model
 from tests.simulators.test_onnx_models import onnx_site
@@ -138,14 +137,6 @@ def test_a_trusted_model_is_loaded_in_the_container_of_evaluators(
     assert results[True] == results[False] and {result["status"] for result in results[True]} == {"ok"}
 
 
-def zip_of(files: Mapping[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
-
-
 def test_a_model_that_is_an_archive_is_unpacked_in_its_pod_and_loads_its_shared_library(
     start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod], tmp_path: Path
 ) -> None:
@@ -158,7 +149,7 @@ class Model:
     def act(self, observation):
         return [FOUR, 0, 0, 0]
 """
-    packed = zip_of({"model.py": model, "four.so": (tmp_path / "four.so").read_bytes()})
+    packed = zipped({"model.py": model, "four.so": (tmp_path / "four.so").read_bytes()})
     runner_api = start_runner_api(50, packed)
     pod = start_pod(runner_api)
     run_to_end(pod, runner_api)
@@ -169,7 +160,7 @@ class Model:
 def test_an_archive_that_cannot_be_unpacked_is_refused_by_its_pod_with_the_reason(
     start_runner_api: Callable[..., RunnerApi], start_pod: Callable[..., Pod]
 ) -> None:
-    runner_api = start_runner_api(50, zip_of({"../model.py": ZERO_MODEL}))
+    runner_api = start_runner_api(50, zipped({"../model.py": ZERO_MODEL}))
     pod = start_pod(runner_api)
     run_to_end(pod, runner_api)
     assert [container.wait() for container in pod.containers] == [EXIT_DONE] * 3, pod.runner.output
