@@ -84,9 +84,9 @@ def played(
     memory, descriptor = RowMemory.make(interface, len(models))
     (is_asked, ask), (answered, answer) = os.pipe(), os.pipe()
     mapped = RowMemory.map_descriptor(interface, len(models), descriptor)
-    server = RowServer(mapped, is_asked, answer, models, kernel)
+    server = RowServer(mapped, models, kernel)
     ours, theirs = socket.socketpair()
-    thread = threading.Thread(target=server.serve, args=[theirs])
+    thread = threading.Thread(target=server.serve, args=[theirs, is_asked, answer])
     thread.start()
     draw, size, wrong = random.Random(kernel), interface.action.size, []
     places = [(0, 0)] * len(models)

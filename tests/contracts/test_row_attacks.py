@@ -29,14 +29,15 @@ def forever(act):
         while True:
             act()
     threading.Thread(target=work, daemon=True).start()
-def attack(server, memory):
+def found(kind):
+    return next((item for item in gc.get_objects() if type(item).__name__ == kind), None)
+def attack(memory, asked, answered):
     {attack}
 class Model:
     def act(self, observation):
-        server = next((item for item in gc.get_objects() if type(item).__name__ == "RowServer"), None)
-        if server is not None and not hasattr(builtins, "attacked"):
+        if found("RowServer") is not None and not hasattr(builtins, "attacked"):
             builtins.attacked = True
-            attack(server, server._memory)
+            attack(*found("ModelServer")._rows_shared)
         return np.full(4, 0.25, np.float32)
 """
 #: What is done, by the name that docs/sandbox.md has.
@@ -45,7 +46,7 @@ ATTACKS = {
     "extend the memory": "[attempt(lambda: os.ftruncate(one, 1 << 20)) for one in descriptors()]",
     "seal the memory": "[attempt(lambda: fcntl.fcntl(one, 1033, 8)) for one in descriptors()]",
     "empty the memory": "forever(lambda: memory.answers.__setitem__(slice(None), bytes(len(memory.answers))))",
-    "answer before the request": "os.write(server._answered, b'x')",
+    "answer before the request": "os.write(answered, b'x')",
     "answer with the last request's numbers": (
         "old = bytes(memory.numbers); forever(lambda: memory.answered_numbers.__setitem__(slice(None), old))"
     ),
@@ -57,12 +58,10 @@ ATTACKS = {
         "memory.actions[:] = np.full(memory.rows * 4, 9, np.float32).tobytes(); memory.kinds[:] = bytes(memory.rows)"
     ),
     "fault in a neighbour's row": "forever(lambda: memory.faults.__setitem__(slice(None), bytes([7] * memory.rows)))",
-    "ring without end": (
-        "os.set_blocking(server._answered, True); forever(lambda: os.write(server._answered, b'x' * 64))"
-    ),
-    "never ring": "server._answered = os.open(os.devnull, os.O_WRONLY)",
-    "read the evaluator's rings": "os.set_blocking(server._asked, True); forever(lambda: os.read(server._asked, 1))",
-    "close the pipes": "os.close(server._answered); os.close(server._asked)",
+    "ring without end": "os.set_blocking(answered, True); forever(lambda: os.write(answered, b'x' * 64))",
+    "never ring": "os.dup(answered); os.dup2(os.open(os.devnull, os.O_WRONLY), answered)",
+    "read the evaluator's rings": "os.set_blocking(asked, True); forever(lambda: os.read(asked, 1))",
+    "close the pipes": "os.close(answered); os.close(asked)",
 }
 #: Those after which the worlds' requests are not answered, or not in time.
 SILENT = {"never ring", "read the evaluator's rings"}
@@ -83,6 +82,7 @@ def played(attack: str, sandbox: int | None) -> tuple[list[dict[str, object]], E
     with evaluator_pair(worker_spec(sandbox=sandbox), model, play) as pair:
         lines = pair.run_lines(0, TASKS)
         assert pair.evaluator.process.how is None, "the evaluator works on"
+        assert "AttributeError" not in pair.output(), "the attack has found what it attacks"
     return [json.loads(line) for line in lines.splitlines()], pair
 
 

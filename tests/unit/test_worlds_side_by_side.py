@@ -77,8 +77,8 @@ def exchange() -> Iterator[RowExchange]:
     rows = RowExchange(connection, INTERFACE, ROWS)
     memory, asked, answered = map(os.dup, rows.descriptors)
     rows.close_passed()
-    server = RowServer(RowMemory.map_descriptor(INTERFACE, ROWS, memory), asked, answered, [Echo()] * ROWS, "rows")
-    thread = threading.Thread(target=server.serve, args=(remote,))
+    server = RowServer(RowMemory.map_descriptor(INTERFACE, ROWS, memory), [Echo()] * ROWS, "rows")
+    thread = threading.Thread(target=server.serve, args=(remote, asked, answered))
     thread.start()
     try:
         yield rows

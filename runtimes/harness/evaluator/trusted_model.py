@@ -29,6 +29,7 @@ from ..model_server.row_memory import RowMemory
 from ..model_server.row_server import RowServer, row_models
 from ..model_server.run_delay import RunDelay
 from ..models.base import Assignment, LoadedModel, Misfit
+from .model_globals import T
 from .trusted_packages import TrustedPackages
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class TrustedModel:
         self.rows: TrustedRows | None = None
         self._format, self._assignment = packages.format, assignment
         self._renewed, self._most_rows, self._clearing = renewed, most_rows, clearing
-        self._globals, self._delay = packages.globals, RunDelay()
+        self._globals = packages.globals
         observation, action = assignment.interface.observation, assignment.interface.action
         self._observed = np.zeros((assignment.batch, *observation.shape), observation.dtype)
         self._dtype, self._shape = np.dtype(action.dtype), action.shape
@@ -76,6 +77,7 @@ class TrustedModel:
         self._model: LoadedModel
         self._act_alone: Callable[[Array], bytes]
         self._load()
+        self._delay = RunDelay()
 
     def begin(self, seed: int) -> None:
         """Do nothing: there is nothing to overlap with the world's reset."""
@@ -89,12 +91,7 @@ class TrustedModel:
         if self._renewed:
             self._forget()
             self._load()
-        try:
-            self._globals.run(self._reset, seed)
-        except BaseException as error:
-            raise self._call_fault(error) from None
-        if time.monotonic() - began > (limit := max(RESET, self.deadline)):
-            self._settle(began, limit)
+        self.call_model(began, max(RESET, self.deadline), self._reset, seed)
         self._delay.take()
 
     def act_alone(self, observation: "Array") -> "tuple[Array, float]":
@@ -112,14 +109,7 @@ class TrustedModel:
 
     def _answer(self, act: Callable[..., bytes], observed: "Array") -> tuple[bytearray, float]:
         """Return the bytes of actions, and the latency in seconds."""
-        began = time.monotonic()
-        try:
-            answer = self._globals.run(act, observed)
-        except BaseException as error:
-            raise self._call_fault(error) from None
-        latency = time.monotonic() - began
-        if latency > self.deadline:
-            self._settle(began, self.deadline)
+        answer, latency = self.call_model(time.monotonic(), self.deadline, act, observed)
         if len(answer) != self._size:
             raise Garbage("the model server sent an invalid reply")
         return bytearray(answer), latency
@@ -148,18 +138,19 @@ class TrustedModel:
         """Close what it has open."""
         self._delay.close()
 
-    def answer_rows(self, server: RowServer) -> float:
-        """Let a server of ``rows`` answer; return the latency in seconds."""
-        began = time.monotonic()
-        self._globals.run(server.answer)
-        latency = time.monotonic() - began
-        if latency > self.deadline:
-            self._settle(began, self.deadline)
-        return latency
+    def call_model(self, began: float, deadline: float, call: Callable[..., T], *arguments: object) -> tuple[T, float]:
+        """Return what a call of the model returns, and the seconds since ``began`` (monotonic).
 
-    def _settle(self, began: float, seconds: float) -> None:
-        """Raise TimedOut if an answer that is there now took more than so many since ``began`` (monotonic)."""
-        DeadlineWatch(seconds, lambda: None, began, self._delay.take).settle()
+        Raises its fault, or TimedOut if there are more than ``deadline``.
+        """
+        try:
+            answer = self._globals.run(call, *arguments)
+        except BaseException as error:
+            raise self._call_fault(error) from None
+        latency = time.monotonic() - began
+        if latency > deadline:
+            DeadlineWatch(deadline, lambda: None, began, self._delay.take).settle()
+        return answer, latency
 
     def _open_rows(self, one_step: bool, patience: float) -> "TrustedRows | None":
         models = row_models(self._model, self._most_rows, self._reset if one_step else None)
@@ -168,7 +159,7 @@ class TrustedModel:
         interface = self._assignment.interface
         memory, descriptor = RowMemory.make(interface, self._most_rows)
         os.close(descriptor)
-        server = RowServer(memory, -1, -1, models, kernel_of(models, interface, patience))
+        server = RowServer(memory, models, kernel_of(models, interface, patience))
         return TrustedRows(self, memory, server)
 
     def _load(self) -> None:
@@ -215,7 +206,7 @@ class TrustedRows:
 
     def ask(self) -> "tuple[Array, bytes, float]":
         """Return an action for each row, for each 1 if it failed or 0, and the latency in seconds."""
-        latency = self._model.answer_rows(self._server)
+        _, latency = self._model.call_model(time.monotonic(), self._model.deadline, self._server.answer)
         return *self._memory.read(bytearray(self._memory.answers)), latency
 
 

@@ -223,16 +223,16 @@ class ModelServer:
 
     def _serve_rows(self, request: Rows) -> None:
         """Answer for many scenarios at once, until the evaluator has another request."""
-        if self._row_server is None and self._rows_shared is not None:
-            memory, asked, answered = self._rows_shared
+        if (shared := self._rows_shared) is not None and self._row_server is None:
+            memory = shared[0]
             models = row_models(self._model, memory.rows, self._reset if request.one_step else None)
             if models:
                 kernel = kernel_of(models, self._assignment.interface, request.patience)
-                self._row_server = RowServer(memory, asked, answered, models, kernel)
+                self._row_server = RowServer(memory, models, kernel)
         server = self._row_server
         self._connection.send("rows", self._connection.seq, "none" if server is None else server.kernel)
-        if server is not None:
-            server.serve(self._connection.socket)
+        if server is not None and shared is not None:
+            server.serve(self._connection.socket, *shared[1:])
 
     def share_rows(self, rows: int, descriptors: Sequence[int]) -> None:
         """Use this memory, and these pipes, for so many rows."""

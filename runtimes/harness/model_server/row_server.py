@@ -50,30 +50,27 @@ def row_models(model: LoadedModel, rows: int, reset: Callable[[int], None] | Non
 class RowServer:
     """Answers for all rows. ``models``: one for each row; ``kernel``: how they are computed."""
 
-    def __init__(
-        self, memory: RowMemory, asked: int, answered: int, models: Sequence[LoadedModel], kernel: Kernel
-    ) -> None:
+    def __init__(self, memory: RowMemory, models: Sequence[LoadedModel], kernel: Kernel) -> None:
         self.kernel = kernel
         self._memory, self._models = memory, models
-        self._asked, self._answered = asked, answered
         self._compute = self._together if kernel == "rows" else self._one_by_one
         size = len(memory.actions) // memory.rows
         self._observed = [memory.observations[row : row + 1] for row in range(memory.rows)]
         self._actions = [memory.actions[row * size : (row + 1) * size] for row in range(memory.rows)]
         self._size = size
 
-    def serve(self, connected: socket.socket) -> None:
-        """Answer until the socket has something to read."""
+    def serve(self, connected: socket.socket, asked: int, answered: int) -> None:
+        """Answer until the socket has something to read. ``asked``, ``answered``: pipes, read and written."""
         poll = select.poll()
-        poll.register(self._asked, select.POLLIN)
+        poll.register(asked, select.POLLIN)
         poll.register(connected, select.POLLIN)
-        wait, asked, answer = poll.poll, self._asked, self.answer
+        wait, answer = poll.poll, self.answer
         while True:
             if (ready := wait())[0] != (asked, select.POLLIN) or len(ready) > 1:
                 return
             os.read(asked, len(RING))
             answer()
-            os.write(self._answered, RING)
+            os.write(answered, RING)
 
     def answer(self) -> None:
         """Answer the requests that are in the memory."""

@@ -49,7 +49,7 @@ class SessionOptions(msgspec.Struct, kw_only=True):
 def main() -> None:
     """Confine this process, create the simulators, and execute the orders to the last."""
     options = json.loads(sys.argv[1])
-    world = start({**options, "world": None})
+    world = start(options)
     ordered = msgspec.convert(options, SessionOptions)
     channel = FramedSocket(socket.socket(fileno=ordered.socket))
     try:
