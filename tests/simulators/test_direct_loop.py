@@ -16,7 +16,7 @@ from runtimes.compiled_code import find_compiler
 from runtimes.harness.evaluator import episodes
 from runtimes.harness.evaluator.episodes import EpisodeOptions
 from runtimes.harness.model_server import action_exchange, direct_loop
-from runtimes.harness.model_server.direct_loop import DirectLoop
+from runtimes.harness.model_server.direct_loop import ServerLoop
 from runtimes.harness.model_server.model_faults import ModelFault
 from runtimes.harness.model_server.model_protocol import framed
 from runtimes.harness.model_server.model_server_client import ModelServerClient
@@ -164,15 +164,15 @@ def test_a_loop_that_pauses_often_goes_on_where_it_was(monkeypatch: pytest.Monke
 def test_an_answer_that_is_whole_but_late_is_judged_by_the_watch_of_its_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    begin, settled = DirectLoop.begin, []
+    begin, settled = ServerLoop.begin, []
 
-    def impatient(loop: DirectLoop, observation: Any) -> None:
-        begin(loop, observation)
+    def impatient(loop: ServerLoop, observation: Any, deadline: float) -> None:
+        begin(loop, observation, deadline)
         loop.exchange.deadline = 0.0
 
-    settle = DirectLoop.settle
-    monkeypatch.setattr(DirectLoop, "begin", impatient)
-    monkeypatch.setattr(DirectLoop, "settle", lambda loop, pause: (settled.append(pause), settle(loop, pause)))
+    settle = ServerLoop.settle
+    monkeypatch.setattr(ServerLoop, "begin", impatient)
+    monkeypatch.setattr(ServerLoop, "settle", lambda loop, pause: (settled.append(pause), settle(loop, pause)))
     direct = play(episodes.drive_directly, scenario_of("none"))
     monkeypatch.undo()
     assert settled == [Pause.LATE] * direct["answers"]

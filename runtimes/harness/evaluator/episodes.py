@@ -74,7 +74,7 @@ def run(
         if fault is not None:
             raise fault
         model_server.ready(seed)
-        if isinstance(model_server, ModelServerClient) and may_drive_directly(simulator, options):
+        if may_drive_directly(simulator, options):
             drive_directly(simulator, model_server, observation, options, latencies, actions)
         else:
             drive(simulator, model_server, observation, options, latencies, actions)
@@ -134,7 +134,7 @@ def may_drive_directly(simulator: Simulator, options: EpisodeOptions) -> bool:
 
 def drive_directly(
     simulator: Any,
-    model_server: ModelServerClient,
+    model_server: Acting,
     observation: NDArray[Any],
     options: EpisodeOptions,
     latencies: list[float],

@@ -30,6 +30,7 @@ from ..model_server.row_server import RowServer, row_models
 from ..model_server.run_delay import RunDelay
 from ..models.base import Assignment, LoadedModel, Misfit
 from .model_globals import T
+from .trusted_loop import TrustedLoop
 from .trusted_packages import TrustedPackages
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class TrustedModel:
         self._observed = np.zeros((assignment.batch, *observation.shape), observation.dtype)
         self._dtype, self._shape = np.dtype(action.dtype), action.shape
         self._size = assignment.batch * action.size
+        self._loop: TrustedLoop | None = None
         self._known: frozenset[str] = frozenset()
         self._forget()  # a model that this process had before
         with suppress(Misfit):  # loading reports it
@@ -110,9 +112,7 @@ class TrustedModel:
     def _answer(self, act: Callable[..., bytes], observed: "Array") -> tuple[bytearray, float]:
         """Return the bytes of actions, and the latency in seconds."""
         answer, latency = self.call_model(time.monotonic(), self.deadline, act, observed)
-        if len(answer) != self._size:
-            raise Garbage("the model server sent an invalid reply")
-        return bytearray(answer), latency
+        return bytearray(self._complete(answer)), latency
 
     def end(self, next_seed: int | None) -> None:
         """Do nothing: the next scenario begins with `ready`."""
@@ -149,8 +149,30 @@ class TrustedModel:
             raise self._call_fault(error) from None
         latency = time.monotonic() - began
         if latency > deadline:
-            DeadlineWatch(deadline, lambda: None, began, self._delay.take).settle()
+            self._judge(began, deadline, None)
         return answer, latency
+
+    def direct_loop(self, observation: "Array") -> TrustedLoop:
+        """Return the loop of a scenario for its simulator's compiled code, which begins with this observation."""
+        if self._loop is None:
+            self._loop = TrustedLoop(self._assignment.interface, self._act_directly, self._judge)
+        self._loop.begin(observation, self.deadline)
+        return self._loop
+
+    def _act_directly(self, observation: "Array") -> bytes:
+        return self._complete(self._globals.run(self._act_alone, observation))
+
+    def _complete(self, answer: bytes) -> bytes:
+        """Return the bytes of actions if they are as many as there have to be."""
+        if len(answer) != self._size:
+            raise Garbage("the model server sent an invalid reply")
+        return answer
+
+    def _judge(self, began: float, deadline: float, error: BaseException | None) -> None:
+        """Raise the fault of a call, or TimedOut if it is late and not excused."""
+        if error is not None:
+            raise error if isinstance(error, ModelFault) else self._call_fault(error)
+        DeadlineWatch(deadline, lambda: None, began, self._delay.take).settle()
 
     def _open_rows(self, one_step: bool, patience: float) -> "TrustedRows | None":
         models = row_models(self._model, self._most_rows, self._reset if one_step else None)

@@ -20,7 +20,7 @@ from ..visible_text import visible
 from .action_exchange import FIRST, NUMBER, ActionExchange
 from .deadline_watch import DeadlineWatch, ReadTimes
 from .deadlines import HELLO, LOAD, RESET
-from .direct_loop import DirectLoop
+from .direct_loop import ServerLoop
 from .explanations import explain_end
 from .model_faults import Crashed, Garbage, Killed, ModelFault, NotStarted, TimedOut
 from .model_protocol import (
@@ -91,7 +91,7 @@ class ModelServerClient:
         room = len(framed(("action", FIRST, bytes(batch * interface.action.size))))
         self._socket = ModelServerSocket(connected, room, deadline, read_times)
         self._step = ActionExchange(interface, batch, self._socket.buffer)
-        self._direct: DirectLoop | None = None
+        self._direct: ServerLoop | None = None
 
     def explain_fault(self, fault: ModelFault) -> ModelFault:
         """Return a fault with how the process ended, if it is a crash: the socket tells only that it has ended.
@@ -226,11 +226,11 @@ class ModelServerClient:
         latency = self._socket.ask(exchange)
         return exchange.action.copy(), latency
 
-    def direct_loop(self, observation: NDArray[Any]) -> DirectLoop:
+    def direct_loop(self, observation: NDArray[Any]) -> ServerLoop:
         """Return the loop of a scenario for its simulator's compiled code, which begins with this observation."""
         if self._direct is None:
-            self._direct = DirectLoop(self._socket, self._step)
-        self._direct.begin(observation)
+            self._direct = ServerLoop(self._socket, self._step)
+        self._direct.begin(observation, self._socket.deadline)
         return self._direct
 
     def open_rows(self, *, one_step: bool, patience: float) -> Kernel | None:

@@ -1,4 +1,4 @@
-"""Direct exchange: what a simulator shares whose compiled code talks to a model server by itself."""
+"""Direct exchange: what a simulator shares whose compiled code asks a model for actions by itself."""
 
 import ctypes
 from enum import IntEnum
@@ -12,13 +12,17 @@ class Pause(IntEnum):
     OVER = 1
     #: Latencies and actions fill their arrays, or no drawn number is left.
     FULL = 2
-    #: The reply is not the expected one, or not whole.
+    #: The reply is not the expected one, or not whole; a model in this process has failed.
     UNUSUAL = 3
     #: The reply came after the deadline.
     LATE = 4
     NOT_FINITE = 5
     #: A callback of the simulator has raised an exception.
     FAILED = 6
+
+
+#: Lets a model in this process put its action where the reply is; returns 0 if it has not.
+ANSWER = ctypes.CFUNCTYPE(ctypes.c_int)
 
 
 class Exchange(ctypes.Structure):
@@ -39,4 +43,5 @@ class Exchange(ctypes.Structure):
             (name, ctypes.c_int)
             for name in ("socket", "numbers_left", "seq", "error", "settled", "capacity", "answered", "applied")
         ),
+        ("answer", ANSWER),
     ]

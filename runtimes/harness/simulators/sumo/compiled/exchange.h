@@ -1,4 +1,4 @@
-// The loop of a scenario: each observation goes to the model server, and its action into the next step.
+// The loop of a scenario: each observation goes to the model, and its action into the next step.
 //
 // What every reply is expected to be is decided here; every other case pauses the loop, and Python's own functions decide
 // (model_server/direct_loop.py): errors, parts of replies, missed deadlines, actions that are not finite.
@@ -26,6 +26,7 @@ struct Exchange {
     int socket, numbers_left, seq, error;
     int settled;  // whether the reply to the last request is here already, and `latency` is known
     int capacity, answered, applied;
+    int (*answer)();  // a model in this process: it puts its action at `reply`, or returns 0; null: a model server
 };
 // Why the loop has paused; negative numbers are those of step.cpp.
 enum Pause { OVER = 1, FULL = 2, UNUSUAL = 3, LATE = 4, NOT_FINITE = 5, EVENT_FAILED = 6 };
@@ -72,13 +73,20 @@ inline bool ask(Exchange& exchange) {
            !std::memcmp(exchange.reply, exchange.head, exchange.head_size);
 }
 
+// Let a model in this process answer; return whether it has.
+inline bool call(Exchange& exchange) {
+    exchange.started = monotonic();
+    return exchange.answer() != 0;
+}
+
 // Drive until the scenario is over or something else has to be done. `event` commands the actors before each step and
 // returns 0; -1: it has failed, 1: it has nothing more to do.
 inline int drive(Exchange& exchange, Episode& episode, int (*event)(), float* out) {
     for (;;) {
         if (!exchange.settled) {
-            if (exchange.answered == exchange.capacity || exchange.numbers_left == 0) return FULL;
-            if (!ask(exchange)) return UNUSUAL;
+            const bool called = exchange.answer != nullptr;
+            if (exchange.answered == exchange.capacity || (!called && exchange.numbers_left == 0)) return FULL;
+            if (!(called ? call(exchange) : ask(exchange))) return UNUSUAL;
             exchange.latency = monotonic() - exchange.started;
             if (exchange.latency > exchange.deadline) return LATE;
         }
