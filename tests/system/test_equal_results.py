@@ -1,4 +1,4 @@
-"""Equal requests have equal results, for every format: again, on any number of workers, and after a kill.
+"""Equal requests have equal results, for every format: on any number of workers and worlds, trusted, after a kill.
 
 The tests of each format also run the same tasks in other orders.
 """
@@ -32,6 +32,8 @@ ENTRIES: Mapping[str, str] = {
 }
 #: Formats whose models are zips: archives that are unpacked, and files that a library reads itself.
 ZIPS = ("fmu", "keras", "savedmodel", "stable_baselines3", "torch_export", "torchscript")
+#: Formats whose models are processes of their own.
+NEVER_TRUSTED = ("program",)
 #: Seconds for the first simulation of a format, which may install PyTorch.
 FIRST = 900.0
 
@@ -56,7 +58,7 @@ def test_every_format_has_a_model_here() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
-def test_equal_requests_have_equal_results_on_any_number_of_workers_and_after_a_kill(
+def test_equal_requests_have_equal_results_on_any_number_of_workers_and_worlds_trusted_and_after_a_kill(
     name: str, mortal_platform: PlatformProcess, tmp_path: Path
 ) -> None:
     platform, made, format = mortal_platform, MODELS[name], name.split()[0]
@@ -71,8 +73,8 @@ def test_equal_requests_have_equal_results_on_any_number_of_workers_and_after_a_
         assert ended["tasks"] == {"total": count, "done": count, "failed": 0}
         return str(platform.summary(id)["results_digest"])
 
-    def begin(workers: int) -> dict[str, Any]:
-        return platform.submit(**fields, workers=workers, scenarios={"range": [0, count]})
+    def begin(workers: int, **changes: object) -> dict[str, Any]:
+        return platform.submit(**fields | changes, workers=workers, scenarios={"range": [0, count]})
 
     first = begin(1)
     assert first["model"]["format"] == format
@@ -88,6 +90,12 @@ def test_equal_requests_have_equal_results_on_any_number_of_workers_and_after_a_
     for role in ("evaluator", "runner"):
         platform.kill(role, random.Random(name))
     assert digest(killed) == expected, "after kills of an evaluator and of a runner"
+
+    for worlds in (1, 7, 64):
+        assert digest(begin(1, worlds=worlds)["id"]) == expected, f"in {worlds} worlds"
+
+    if format not in NEVER_TRUSTED:
+        assert digest(begin(2, trusted=True)["id"]) == expected, "in the evaluator's process"
 
 
 def in_a_folder(files: Mapping[str, bytes]) -> bytes:
