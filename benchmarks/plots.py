@@ -60,6 +60,8 @@ def driving(figures: dict[str, Any]) -> None:
         (f"platform, {workers} worker{'s' if workers != '1' else ''}", sum(of_workers["cpu"].values()) * 1e3, OURS)
         for workers, of_workers in figures["platform"].items()
     ]
+    if "trusted" in figures:  # not in figures of 0.3.0
+        bars.append(("platform, 1 worker, trusted", sum(figures["trusted"]["cpu"].values()) * 1e3, OURS))
     figure, axes = _axes(0.5 + 0.35 * len(bars))
     names, values, colours = zip(*bars, strict=True)
     drawn = axes.barh(names, values, color=colours)
