@@ -36,6 +36,7 @@ class PlatformProcess:
         if not (home / "environments").exists():
             (home / "environments").symlink_to(ENVIRONMENTS.resolve())
         environ = {name: value for name, value in os.environ.items() if not name.startswith("WINDTUNNEL_")}
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as in the Makefile
         environ |= {f"WINDTUNNEL_{name.upper()}": value for name, value in settings.items()}
         environ |= {"WINDTUNNEL_HOME": str(home), "WINDTUNNEL_PORT": str(self.port)}
         environ |= {"WINDTUNNEL_RUNNER_API_PORT": str(free_port()), "WINDTUNNEL_SCS_PORT": str(free_port())}
