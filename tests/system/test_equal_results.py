@@ -5,6 +5,7 @@ The tests of each format also run the same tasks in other orders.
 
 import io
 import random
+import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -41,11 +42,13 @@ FIRST = 900.0
 @pytest.fixture(scope="module")
 def mortal_platform(prepared_environments: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
     """A platform whose runners may be killed."""
-    process = PlatformProcess(tmp_path_factory.mktemp("mortal"))
+    home = tmp_path_factory.mktemp("mortal")
+    process = PlatformProcess(home)
     try:
         yield process.start()
     finally:
         process.stop()
+        shutil.rmtree(home)  # 16 GB of packages, which the tests after these need
 
 
 def prepared(format: str) -> None:
