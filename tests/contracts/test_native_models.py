@@ -5,6 +5,7 @@ import json
 import struct
 import subprocess
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,14 @@ def test_the_results_are_the_same_in_every_run_and_order_of_tasks(tmp_path: Path
         later = [result | {"timing": None} for part in ((6, 9), (3, 6), (0, 3)) for result in pair.run(*part)]
     by_task = {result["task"]: result for result in later}
     assert first[:6] == [by_task[task] for task in range(6)]
+
+
+def test_a_trusted_library_has_new_variables_in_each_scenario(tmp_path: Path) -> None:
+    counts = "for (size_t i = 0; i < m; i++) action[i] = observation[i] + calls; return 0;"
+    model = library(tmp_path, ACT=counts)
+    with evaluator_pair(replace(spec(), trusted=True), model, play(trusted=True)) as pair:
+        trusted = [result | {"timing": None} for result in pair.run(0, 8)]
+    assert trusted == results_of(model)
 
 
 def test_a_zip_has_a_library_and_the_libraries_and_data_beside_it(tmp_path: Path) -> None:

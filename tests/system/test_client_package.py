@@ -44,7 +44,7 @@ with Client() as client:
     client.run("idm", "car_street", scenario=[0])
 """
 #: Modules that are run, or need an extra of the package.
-LEFT_OUT = ("__main__", "gym", "gym_spaces", "mcp_server", "pettingzoo")
+LEFT_OUT = ("__main__", "gym", "gym_spaces", "gym_vector", "mcp_server", "pettingzoo")
 #: Packages of the server: none of them may come with the client.
 SERVER = "flask sqlalchemy redis rq granian kubernetes minio pyarrow numpy server api core".split()
 

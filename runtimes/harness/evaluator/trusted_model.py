@@ -28,7 +28,7 @@ from ..model_server.row_kernels import kernel_of
 from ..model_server.row_memory import RowMemory
 from ..model_server.row_server import RowServer, row_models
 from ..model_server.run_delay import RunDelay
-from ..models.base import Assignment, LoadedModel, Misfit
+from ..models.base import Assignment, LoadedModel, Misfit, Unloads
 from .model_globals import T
 from .trusted_loop import TrustedLoop
 from .trusted_packages import TrustedPackages
@@ -195,8 +195,11 @@ class TrustedModel:
 
     def _forget(self) -> None:
         """Give back what is left of the model: its modules, also those that it has written itself, arrays and files."""
-        with suppress(AttributeError):  # it did not load
-            del self._model, self._act_alone  # two of them may be more than there is memory
+        model = getattr(self, "_model", None)  # it may not have loaded
+        if isinstance(model, Unloads):
+            model.unload()
+        with suppress(AttributeError):
+            del model, self._model, self._act_alone  # two of them may be more than there is memory
         own = [name for name in sys.modules.keys() - self._known if name == "model" or self._is_own(sys.modules[name])]
         for name in own:
             del sys.modules[name]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from ..simulators.base import Interface, Space
 from .misfits import Misfit as Misfit
@@ -78,6 +78,14 @@ class LoadedModel(Protocol):
 
     def act(self, observations: "Array") -> bytes:
         """Map ``[n, *observation shape]`` to the bytes of ``[n, *action shape]``; raise NoAction if invalid."""
+
+
+@runtime_checkable
+class Unloads(Protocol):
+    """A model of machine code, which leaves the process when it is unloaded, with all that the code keeps."""
+
+    def unload(self) -> None:
+        """Unload the code; the model is not called again."""
 
 
 class RowModel(LoadedModel, Protocol):

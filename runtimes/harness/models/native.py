@@ -1,5 +1,6 @@
 """Native format: a shared library (C, C++, Rust, ...) with the functions of `runtimes/native/windtunnel_model.h`."""
 
+import _ctypes
 import ctypes
 import json
 import math
@@ -58,11 +59,12 @@ def load(assignment: Assignment) -> LoadedModel:
     """Load the library, check its functions, and create a model for each row of a batch."""
     if assignment.files is None or not (path := assignment.files / LIBRARY).is_file():
         raise Misfit(f"the archive has no `{LIBRARY}` at its top; pack the folder that it lies in")
-    return NativeModel(_functions(path), assignment)
+    library = _library(path)
+    return NativeModel(library, _functions(library), assignment)
 
 
-def _functions(path: Path) -> Mapping[str, Any]:
-    """Load the library and return its functions by name."""
+def _library(path: Path) -> ctypes.CDLL:
+    """Load the library."""
     with open(path, "rb") as file:
         header = ElfHeader.of(file.read(HEAD))
     here = platform.machine()
@@ -71,13 +73,17 @@ def _functions(path: Path) -> Mapping[str, Any]:
     if header.machine_name != here:
         raise Misfit(f"the library is for {header.machine_name}, and this machine is {here}; build it for {here}")
     try:
-        library = ctypes.CDLL(str(path))  # resolves all symbols at once (RTLD_NOW)
+        return ctypes.CDLL(str(path))  # resolves all symbols at once (RTLD_NOW)
     except OSError as error:
         reason = str(error).replace(f"{path}: ", "")
         raise Unreadable(
             f"the library cannot be loaded: {reason}. Link what it needs statically, or send a zip of `{LIBRARY}` and"
             f" the libraries beside it, linked with `-Wl,-rpath,'$ORIGIN'`. {PROGRAM}"
         ) from None
+
+
+def _functions(library: ctypes.CDLL) -> Mapping[str, Any]:
+    """Return a library's functions by name."""
     missing = [name for name in FUNCTIONS if name != OPTIONAL and not hasattr(library, name)]
     if missing:
         raise Misfit(
@@ -95,7 +101,8 @@ def _functions(path: Path) -> Mapping[str, Any]:
 class NativeModel:
     """Calls the functions of a library, with one model per row of a batch, so that rows share no memory."""
 
-    def __init__(self, functions: Mapping[str, Any], assignment: Assignment) -> None:
+    def __init__(self, library: ctypes.CDLL, functions: Mapping[str, Any], assignment: Assignment) -> None:
+        self._library = library
         self._reset, self._act = functions["windtunnel_reset"], functions["windtunnel_act"]
         self._error = functions.get(OPTIONAL)
         self._space = assignment.interface.action
@@ -112,6 +119,10 @@ class NativeModel:
     def _reason(self, model: int | None) -> str:
         text = self._error(model) if self._error is not None else None
         return f": {text.decode(errors='replace')}" if text else ""
+
+    def unload(self) -> None:
+        """Close the library: its variables are new when it is loaded again. Some libraries stay (dlopen(3))."""
+        _ctypes.dlclose(self._library._handle)
 
     def reset(self, seed: int) -> None:
         for row, model in enumerate(self._models):
