@@ -114,6 +114,39 @@ def test_a_model_that_fails_to_serve_many_scenarios_has_a_fault_and_does_not_end
     model.close()
 
 
+def test_packages_below_the_scratch_folder_stay_and_a_models_own_modules_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch, for one, can be imported once in a process; and a platform's home may be below /tmp."""
+    site = tmp_path / "home" / "site"
+    site.mkdir(parents=True)
+    (site / "a_package.py").write_text("")
+    (tmp_path / "written_by_the_model.py").write_text("")
+    source = f"""
+import sys
+sys.path.append({str(tmp_path)!r})
+import a_package, written_by_the_model
+class Model:
+    def act(self, observation):
+        return observation
+"""
+    packages = TrustedPackages(
+        format=format_named("python"),
+        folders=[str(site)],
+        declared=None,
+        globals=ModelGlobals([*sys.path, str(site)]),
+    )
+    interface = Interface(observation=SPACE, action=SPACE)
+    assignment = Assignment(source=source.encode(), interface=interface, scratch=tmp_path)
+    model = TrustedModel(packages, assignment, deadline=1.0, renewed=True)
+    package, own = sys.modules["a_package"], sys.modules["written_by_the_model"]
+    model.ready(0)
+    assert sys.modules["a_package"] is package and sys.modules["written_by_the_model"] is not own
+    model.close()
+    for name in ("a_package", "written_by_the_model"):
+        monkeypatch.delitem(sys.modules, name)
+
+
 def installed(folder: Path, *names: str) -> str:
     for name in names:
         (folder / name).mkdir(parents=True)

@@ -27,7 +27,8 @@ class ModelGlobals:
 
     def __init__(self, path: Sequence[str]) -> None:
         self.path = list(path)
-        self._first_path = tuple(path)
+        #: The search path of a model that has not added to it.
+        self.first_path = tuple(path)
         self._folder, self._variables = os.getcwd(), dict(os.environ)
         self._world_path = sys.path
         self._random = _random_of_its_own()
@@ -50,7 +51,7 @@ class ModelGlobals:
 
     def renew(self) -> None:
         """Let the next call have them as a new process has them, and the working folder and environment variables."""
-        self.path[:] = self._first_path
+        self.path[:] = self.first_path
         os.chdir(self._folder)
         if os.environ != self._variables:
             os.environ.clear()

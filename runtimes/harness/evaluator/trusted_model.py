@@ -34,6 +34,9 @@ from .trusted_loop import TrustedLoop
 from .trusted_packages import TrustedPackages
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
     from ..models.base import Array
 
 
@@ -209,12 +212,16 @@ class TrustedModel:
         return _fault(*calling_fault(error, self._format, self._assignment))
 
     def _is_own(self, module: ModuleType) -> bool:
-        """Whether a module is from the model's files or its scratch folder; a package without a file may be in both."""
+        """Whether a module is from the model's files or its scratch folder; a package without a file may be in both.
+
+        Not if it is from a folder of packages in there: a platform may keep them below /tmp.
+        """
         members = getattr(module, "__dict__", {})  # a module's own `__getattr__` may do anything
         file, path = map(members.get, ("__file__", "__path__"))
         places = [file] if file is not None or path is None else getattr(path, "_path", path)
-        folders = tuple(f"{folder}{os.sep}" for folder in (self._assignment.files, self._assignment.scratch) if folder)
-        return any(isinstance(place, str) and place.startswith(folders) for place in places)
+        texts = [place for place in places if isinstance(place, str)]
+        own, packages = (self._assignment.files, self._assignment.scratch), self._globals.first_path
+        return any(_deepest_above(text, own) > _deepest_above(text, packages) for text in texts)
 
     def _reset(self, seed: int) -> None:
         self._globals.seed(seed)
@@ -233,6 +240,12 @@ class TrustedRows:
         """Return an action for each row, for each 1 if it failed or 0, and the latency in seconds."""
         _, latency = self._model.call_model(time.monotonic(), self._model.deadline, self._server.answer)
         return *self._memory.read(bytearray(self._memory.answers)), latency
+
+
+def _deepest_above(path: str, folders: "Iterable[Path | str | None]") -> int:
+    """Return the length of the longest of these folders' names that a path is below; 0 if there is none."""
+    names = [f"{folder}{os.sep}" for folder in folders if folder]
+    return max((len(name) for name in names if path.startswith(name)), default=0)
 
 
 def _fault(text: str, kind: FaultKind) -> ModelFault:
