@@ -44,7 +44,8 @@ with Client() as client:
     client.run("idm", "car_street", scenario=[0])
 """
 #: Modules that are run, or need an extra of the package.
-LEFT_OUT = ("__main__", "gym", "gym_spaces", "gym_vector", "mcp_server", "pettingzoo")
+_GYM = ("gym", "gym_spaces", "gym_vector", "local_sessions", "scenario_order", "step_exchange", "step_memory")
+LEFT_OUT = ("__main__", "mcp_server", "pettingzoo", *_GYM)
 #: Packages of the server: none of them may come with the client.
 SERVER = "flask sqlalchemy redis rq granian kubernetes minio pyarrow numpy server api core".split()
 
