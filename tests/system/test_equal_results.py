@@ -60,6 +60,7 @@ def test_every_format_has_a_model_here() -> None:
     assert {name.split()[0] for name in MODELS} == set(formats.formats())
 
 
+@pytest.mark.timeout(FIRST + 600)
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_equal_requests_have_equal_results_on_any_number_of_workers_and_worlds_trusted_and_after_a_kill(
     name: str, mortal_platform: PlatformProcess, tmp_path: Path
