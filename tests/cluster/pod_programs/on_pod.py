@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import ssl
+import stat
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -268,9 +269,13 @@ def raise_its_memory_limit(stage: Stage) -> object:
 
 @attack
 def other_descriptors(stage: Stage) -> object:
-    """descriptors besides the standard streams and its socket to the evaluator"""
+    """descriptors besides the standard streams, and memory, pipes and socket to the evaluator"""
     descriptors = []
     for descriptor in range(3, 256):
         with contextlib.suppress(OSError):
-            descriptors.append((descriptor, os.fstat(descriptor).st_mode & 0o170000))
-    return descriptors if [mode for _, mode in descriptors] != [0o140000] else None
+            status = os.fstat(descriptor)
+            descriptors.append((stat.S_IFMT(status.st_mode), status.st_nlink))
+    kinds = sorted(kind for kind, _ in descriptors)
+    memory = (stat.S_IFREG, 0)  # made by the evaluator (memfd_create), so that no folder has it
+    expected = sorted([stat.S_IFREG, stat.S_IFIFO, stat.S_IFIFO, stat.S_IFSOCK])
+    return descriptors if kinds != expected or memory not in descriptors else None
