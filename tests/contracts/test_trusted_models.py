@@ -16,6 +16,7 @@ from runtimes.harness.sandbox.allowances import LIBRARIES
 from tests.archives import zipped
 from tests.contracts.harness_processes import SITE, EvaluatorPair, evaluator_pair, play_of, refusal_of, worker_spec
 from tests.contracts.test_evaluator import FAULTS, faulty_model, without_timing
+from tests.contracts.test_native_models import SOURCE, library
 from tests.simulators.test_gymnasium import best_level
 
 TASKS = 12
@@ -181,6 +182,15 @@ def test_what_a_model_leaves_in_its_process_the_next_scenario_does_not_find(left
 
 def test_a_model_that_is_loaded_again_after_a_fault_finds_nothing_either() -> None:
     runs = played(zipped({"model.py": LATE.encode(), "package/beside.py": b"CALLS = []\n"}), deadline=0.5)
+    assert runs[True] == runs[False]
+    assert {json.loads(line.decode().rstrip(",") + "}")["status"] for line in runs[True][0]} == {"ok", "timed_out"}
+
+
+def test_a_shared_library_that_is_loaded_again_after_a_fault_has_new_variables(tmp_path: Path) -> None:
+    late = "if (*(uint64_t *)model % 3 == 0) sleep(1); for (size_t i = 0; i < m; i++) action[i] = calls; return 0;"
+    model = library(tmp_path, ACT=late, source=f"#include <unistd.h>\n{SOURCE}")
+    spec = worker_spec(format="native", isolation="scenario", sandbox=best_level())
+    runs = played(model, spec, deadline=0.5)
     assert runs[True] == runs[False]
     assert {json.loads(line.decode().rstrip(",") + "}")["status"] for line in runs[True][0]} == {"ok", "timed_out"}
 

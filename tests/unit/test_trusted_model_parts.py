@@ -143,8 +143,8 @@ class Model:
     model.ready(0)
     assert sys.modules["a_package"] is package and sys.modules["written_by_the_model"] is not own
     model.close()
-    for name in ("a_package", "written_by_the_model"):
-        monkeypatch.delitem(sys.modules, name)
+    assert "written_by_the_model" not in sys.modules
+    monkeypatch.delitem(sys.modules, "a_package")
 
 
 def installed(folder: Path, *names: str) -> str:

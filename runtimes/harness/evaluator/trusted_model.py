@@ -66,6 +66,9 @@ class TrustedModel:
         self._format, self._assignment = packages.format, assignment
         self._renewed, self._most_rows, self._clearing = renewed, most_rows, clearing
         self._globals = packages.globals
+        self._folders, self._packages = map(
+            _folder_names, ((assignment.files, assignment.scratch), packages.globals.first_path)
+        )
         observation, action = assignment.interface.observation, assignment.interface.action
         self._observed = np.zeros((assignment.batch, *observation.shape), observation.dtype)
         self._dtype, self._shape = np.dtype(action.dtype), action.shape
@@ -138,8 +141,9 @@ class TrustedModel:
         return None if self.rows is None else self.rows.kernel
 
     def close(self) -> None:
-        """Close what it has open."""
+        """Close what it has open, and give back what is left of the model: another may be loaded in this process."""
         self._delay.close()
+        self._forget()
 
     def call_model(self, began: float, deadline: float, call: Callable[..., T], *arguments: object) -> tuple[T, float]:
         """Return what a call of the model returns, and the seconds since ``began`` (monotonic).
@@ -220,8 +224,7 @@ class TrustedModel:
         file, path = map(members.get, ("__file__", "__path__"))
         places = [file] if file is not None or path is None else getattr(path, "_path", path)
         texts = [place for place in places if isinstance(place, str)]
-        own, packages = (self._assignment.files, self._assignment.scratch), self._globals.first_path
-        return any(_deepest_above(text, own) > _deepest_above(text, packages) for text in texts)
+        return any(_deepest_above(text, self._folders) > _deepest_above(text, self._packages) for text in texts)
 
     def _reset(self, seed: int) -> None:
         self._globals.seed(seed)
@@ -242,9 +245,12 @@ class TrustedRows:
         return *self._memory.read(bytearray(self._memory.answers)), latency
 
 
-def _deepest_above(path: str, folders: "Iterable[Path | str | None]") -> int:
+def _folder_names(folders: "Iterable[Path | str | None]") -> list[str]:
+    return [f"{folder}{os.sep}" for folder in folders if folder]
+
+
+def _deepest_above(path: str, names: "Iterable[str]") -> int:
     """Return the length of the longest of these folders' names that a path is below; 0 if there is none."""
-    names = [f"{folder}{os.sep}" for folder in folders if folder]
     return max((len(name) for name in names if path.startswith(name)), default=0)
 
 
