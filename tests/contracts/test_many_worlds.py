@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runtimes.harness.evaluator.evaluator import STRIKES
-from runtimes.harness.evaluator.world_count import USUAL
+from runtimes.harness.evaluator.world_count import USUAL_OF_ONE_STEP
 from runtimes.harness.runner import framed_socket
 from tests.contracts.harness_processes import EvaluatorPair, evaluator_pair, play_of, worker_spec
 from tests.contracts.test_evaluator import FAULTS, RANDOM, ZERO, faulty_model, without_timing
@@ -94,12 +94,12 @@ def test_the_shared_page_has_the_task_whose_world_died() -> None:
         assert pair.evaluator.page.task == SHARED
 
 
-def test_auto_has_sixteen_worlds_once_it_is_worth_the_comparison_of_kernels() -> None:
+def test_auto_has_thirty_two_worlds_of_one_step_once_it_is_worth_the_comparison_of_kernels() -> None:
     with evaluator_pair(worker_spec(), ZERO, play_of()) as pair:
         short = {most_worlds(pair.run(0, 20)) for _ in range(9)}
     assert 1 in short, "on a machine that stalls, twenty trivial tasks may take long, but not each time"
     with evaluator_pair(worker_spec(), ZERO, play_of(params={"sleep_ms": 2})) as pair:
-        assert most_worlds(pair.run(0, TASKS)) == USUAL == 16
+        assert most_worlds(pair.run(0, TASKS)) == USUAL_OF_ONE_STEP == 32
 
 
 def test_a_model_of_a_fifth_of_a_second_is_asked_for_one_world_at_a_time() -> None:

@@ -154,5 +154,10 @@ def test_a_model_server_of_one_world_is_not_asked_again() -> None:
     assert count.patience(100) is None and count.worlds == 1 and count.most == USUAL
 
 
+def test_scenarios_of_one_step_have_more_worlds_unless_a_number_was_asked_for() -> None:
+    assert [WorldCount(None, 1.0, one_step=one_step).most for one_step in (False, True)] == [16, 32]
+    assert [WorldCount(7, 1.0, one_step=one_step).most for one_step in (False, True)] == [7, 7]
+
+
 def test_a_submission_may_ask_for_as_many_worlds_as_a_worker_plays() -> None:
     assert submission.MOST_WORLDS == MOST_WORLDS

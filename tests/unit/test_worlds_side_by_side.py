@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -104,14 +105,16 @@ def play(
     tasks, upcoming, results = PlannedTasks(SETUP, []), iter(range(TASKS)), {}
     page = memoryview(bytearray(SIZE)).cast("q")
 
-    def next_task(working: int) -> tuple[PlannedTask, int] | None:
-        number = next(upcoming, None) if working < worlds and None not in results.values() else None
-        return None if number is None else (tasks.task(number), 7)
+    def next_tasks(working: int) -> Iterator[tuple[PlannedTask, int]]:
+        if None not in results.values():
+            for number in islice(upcoming, worlds - working):
+                yield tasks.task(number), 7
 
-    for task, played in Worlds(create, count, page, keep_actions=True).play(rows, "rows", next_task, stop):
-        assert task.number not in results
-        results[task.number] = played
-        ended(task.number)
+    for finished in Worlds(create, count, page, keep_actions=True).play(rows, "rows", next_tasks, stop):
+        for task, played in finished:
+            assert task.number not in results
+            results[task.number] = played
+            ended(task.number)
     return results
 
 

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -117,7 +117,8 @@ class Evaluator:
             keep_actions=setup.trusted or (definition.record and setup.record != "none"),
         )
         alone = setup.isolation != "launch" or setup.batch > 1 or setup.dry_run or not self._world.many
-        self._count = WorldCount(1 if alone else setup.worlds, setup.deadline)
+        one_step = self._world.one_step(definition)
+        self._count = WorldCount(1 if alone else setup.worlds, setup.deadline, one_step=one_step)
         create = partial(self._world.create, definition)
         self._worlds = Worlds(create, self._count, self._page, keep_actions=self._options.keep_actions)
         self._runner.send_message("ready")
@@ -195,30 +196,31 @@ class Evaluator:
 
     def _run_worlds(self, kernel: Kernel) -> None:
         """Play tasks side by side until each has a result, a fault ends them, or one is to be played by itself."""
-        exchange = self._connected.acting.rows
+        exchange, trusted = self._connected.acting.rows, self._connected.trusted is not None
         assert self._worlds is not None and exchange is not None
         page, count, reports, tasks = self._page, self._count, self._reports, self._tasks
         following = reports.next
 
-        def next_task(working: int) -> tuple[PlannedTask, int] | None:
+        def next_tasks(working: int) -> Iterator[tuple[PlannedTask, int]]:
             nonlocal following
-            while reports.has(following):
-                following += 1
+            most = 0 if self._alone else count.worlds
             last = min(reports.stop, reports.next + AHEAD * MOST_WORLDS)
-            if self._alone or working >= count.worlds or following >= last:
-                return None
-            following += 1
-            page[WORLDS] = max(page[WORLDS], working + 1)
-            return tasks.task(following - 1), tasks.model_seed(following - 1)
+            page[WORLDS] = max(page[WORLDS], min(most, working + last - following))
+            while working < most and following < last:
+                number, following = following, following + 1
+                if not reports.has(number):
+                    working += 1
+                    yield tasks.task(number), tasks.model_seed(number)
 
         try:
-            for task, played in self._worlds.play(exchange, kernel, next_task, lambda: reports.stop):
-                if played is None:
-                    self._alone.add(task.number)
+            for finished in self._worlds.play(exchange, kernel, next_tasks, lambda: reports.stop):
+                results = [(task, played) for task, played in finished if played is not None]
+                reports.add(results)
+                if len(results) < len(finished):
+                    self._alone.update(task.number for task, played in finished if played is None)
                     count.record_fault(together=False)
-                    continue
-                reports.add(task, played)
-                self._check(task, played)
+                for task, played in results if trusted else ():
+                    self._check(task, played)
                 reports.flush_if_due()
         except ModelFault as fault:
             self._alone.update(self._worlds.begun)
@@ -244,7 +246,7 @@ class Evaluator:
         result, fault = self._play(task, self._connected.acting, self._next_seed(number + 1))
         self._count.record_task(result.seconds, result.latencies)
         if last or not isinstance(fault, Interrupted):
-            self._reports.add(task, result)
+            self._reports.add([(task, result)])
             self._check(task, result)
         return fault
 
@@ -261,9 +263,8 @@ class Evaluator:
         results, fault = self._play_batch(tasks, self._connected.acting, self._next_seed(first + size))
         if isinstance(fault, Interrupted) and not last:
             return fault
-        for task, result in zip(tasks, results, strict=True):
-            if task is not None and result is not None:
-                self._reports.add(task, result)
+        both = zip(tasks, results, strict=True)
+        self._reports.add([(task, result) for task, result in both if task is not None and result is not None])
         self._check_batch(tasks, results)
         return fault
 

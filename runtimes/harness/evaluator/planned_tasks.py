@@ -1,14 +1,16 @@
 """Planned tasks: the tasks of a simulation, each with its scenario, the labels of its result, and its model's seed."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from ..simulators.base import Scenario
 from .runner_connection import EvaluationSetup
 from .tasks import Located, TaskPlan
 
 
-class PlannedTask(NamedTuple):
+class PlannedTask(msgspec.Struct, frozen=True):
     """A task by its number. ``labels``: members of the scenario's description in the result."""
 
     number: int
@@ -24,7 +26,8 @@ class PlannedTask(NamedTuple):
 
 def delay_of(scenario: Scenario) -> int:
     """Return by how many steps the actions of a scenario are delayed."""
-    return int(scenario.params.get("latency_steps", 0))
+    params = scenario.params
+    return int(params.get("latency_steps", 0)) if params else 0
 
 
 class PlannedTasks:

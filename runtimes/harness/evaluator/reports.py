@@ -1,6 +1,7 @@
 """Reports: the results of a range of tasks, sent to the runner in the order of tasks, in batches."""
 
 import time
+from collections.abc import Iterable
 
 from ..task_page import FIRST_TASK, STOP
 from .planned_tasks import PlannedTask
@@ -42,13 +43,16 @@ class Reports:
         """Whether a task's result is kept, because an earlier task has none."""
         return number in self._early
 
-    def add(self, task: PlannedTask, played: Played) -> None:
-        """Add a result, and those that were kept for it; none of a task at or behind the range's end."""
-        self._early[task.number] = task, played
-        while self.next < self.stop and (ready := self._early.pop(self.next, None)) is not None:
-            self._lines.add(ready[0].located, ready[0].labels, ready[1])
-            self.next += 1
-        self._page[FIRST_TASK] = self.next
+    def add(self, results: Iterable[tuple[PlannedTask, Played]]) -> None:
+        """Add results, and those that were kept for them; none of a task at or behind the range's end."""
+        early, stop, next, lines = self._early, self.stop, self.next, self._lines
+        for result in results:
+            early[result[0].number] = result
+            while next < stop and (ready := early.pop(next, None)) is not None:
+                task, played = ready
+                lines.add(task.located, task.labels, played)
+                next += 1
+        self.next = self._page[FIRST_TASK] = next
 
     def flush_if_due(self) -> None:
         """Send a batch if it is time to, or if it is full."""

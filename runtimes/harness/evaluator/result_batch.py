@@ -3,7 +3,7 @@
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -73,17 +73,16 @@ class ResultLine(msgspec.Struct):
     timing: Timing
 
 
-@dataclass(slots=True)
-class Played:
+class Played(msgspec.Struct):
     """The outcome of a task. ``actions``: the bytes of the applied actions, one entry per step."""
 
     status: str
     metrics: Mapping[str, Metric]
     error: str | None = None
     seconds: float = 0.0
-    latencies: list[float] = field(default_factory=list)
+    latencies: list[float] = []
     model: LoadedModel | None = None
-    actions: list[bytes] = field(default_factory=list)
+    actions: list[bytes] = []
     worlds: int = 1
     kernel: Kernel = "one"
 
@@ -208,8 +207,7 @@ class ResultBatch:
 def inference(latencies: list[float], step: float | None) -> Inference | None:
     """Summarize a task's latencies; a quantile is the smallest latency that at least this share does not exceed."""
     if len(latencies) == 1:
-        only = round(latencies[0], 7)
-        return Inference(p50=only, p99=only, p999=only, max=only, misses=int(step is not None and only > step))
+        return _inference_of_one(latencies[0], step)
     if not latencies:
         return None
     ordered = sorted(latencies)
@@ -217,6 +215,12 @@ def inference(latencies: list[float], step: float | None) -> Inference | None:
     p50, p99, p999 = (round(ordered[min(last, int(share * len(ordered)))], 7) for share in (0.5, 0.99, 0.999))
     misses = 0 if step is None else sum(latency > step for latency in ordered)
     return Inference(p50=p50, p99=p99, p999=p999, max=round(ordered[-1], 7), misses=misses)
+
+
+@lru_cache(maxsize=1)  # tasks of one step side by side have the same
+def _inference_of_one(latency: float, step: float | None) -> Inference:
+    only = round(latency, 7)
+    return Inference(p50=only, p99=only, p999=only, max=only, misses=int(step is not None and only > step))
 
 
 def sketch(rows: Sequence[Mapping[str, Metric]]) -> dict[str, list[float]]:

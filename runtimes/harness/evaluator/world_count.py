@@ -7,8 +7,9 @@ deadline is still that of one action, so that the number falls with the time tha
 from collections import deque
 from collections.abc import Sequence
 
-#: How many worlds there are at most, if nothing else was asked for.
-USUAL = 16
+#: How many worlds there are at most, if nothing else was asked for; and if every scenario ends with its first step, so
+#: that requests are most of the time.
+USUAL, USUAL_OF_ONE_STEP = 16, 32
 #: The share of an action's deadline within which a request for many worlds is expected.
 SHARE = 0.1
 #: Requests by which that is judged: the fastest, since the others may have waited for a processor.
@@ -26,11 +27,13 @@ LEAST_PATIENCE, MOST_PATIENCE, PATIENCE_SHARE = 2.0, 10.0, 0.1
 class WorldCount:
     """Decides how many worlds work side by side, doubling from one.
 
-    ``asked``: the most that were asked for; None: USUAL, where the rest of a range is worth a comparison of kernels.
+    ``asked``: the most that were asked for; None: what is usual, where the rest of a range is worth a comparison of
+    kernels. ``deadline``: seconds of an action. ``one_step``: whether every scenario ends with its first step.
     """
 
-    def __init__(self, asked: int | None, deadline: float) -> None:
-        self.most = USUAL if asked is None else asked
+    def __init__(self, asked: int | None, deadline: float, *, one_step: bool = False) -> None:
+        usual = USUAL_OF_ONE_STEP if one_step else USUAL
+        self.most = usual if asked is None else asked
         self._auto = asked is None
         self._budget = SHARE * deadline
         self._serves_one = False  # the model server

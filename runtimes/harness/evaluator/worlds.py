@@ -5,7 +5,7 @@ A world depends on its own scenario alone, so its result is that of a scenario b
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,12 +68,12 @@ class Worlds:
         self,
         exchange: Rows,
         kernel: Kernel,
-        next_task: Callable[[int], tuple[PlannedTask, int] | None],
+        next_tasks: Callable[[int], Iterator[tuple[PlannedTask, int]]],
         stop: Callable[[], int],
-    ) -> Iterator[tuple[PlannedTask, Played | None]]:
-        """Play tasks until ``next_task`` has none and all have ended; yield each with its result as it ends.
+    ) -> Iterator[list[tuple[PlannedTask, Played | None]]]:
+        """Play tasks until ``next_tasks`` has none and all have ended; yield those that have ended with their results.
 
-        ``next_task`` gets the number of worlds at work, and returns a task and its model's seed. No result: the model
+        ``next_tasks`` gets the number of worlds at work, and yields tasks and their models' seeds. No result: the model
         has failed in this row, or there is no simulator for it, and the task is to be played by itself. A task that
         has begun is dropped if it is not below ``stop``. Raises the fault of the model server, or SimulatorBroken:
         then ``begun`` have no result.
@@ -83,13 +83,18 @@ class Worlds:
         exchange.kinds[:] = bytes(len(exchange.kinds))
         while True:
             began = time.perf_counter()
-            while (following := next_task(len(self._working))) is not None:
+            finished: list[tuple[PlannedTask, Played | None]] = []
+            for task, seed in next_tasks(len(self._working)):
                 if (row := self._free_or_new_row()) is None:
-                    yield following[0], None
-                    continue
+                    finished.append((task, None))
+                    break
                 self._working.append(row)
-                if (failed := self._begin(row, *following, exchange)) is not None:
-                    yield self._free_row(row, failed, exchange)
+                if (failed := self._begin(row, task, seed, exchange)) is not None:
+                    self._free_rows([(row, failed)], exchange)
+                    finished.append((task, failed))
+            if finished:
+                yield finished
+                continue
             if not self._working:
                 return
             together = len(self._working)
@@ -99,15 +104,15 @@ class Worlds:
             self._sizes.append(together)
             ended = self._step(actions, faults if any(faults) else b"", exchange)
             self._clock += (time.perf_counter() - began) / together
-            limit = stop()
             for row, result in ended:
                 if result is not None:
                     result.worlds, result.kernel = max(self._sizes[row.first :]), kernel
-                finished = self._free_row(row, result, exchange)
-                if row.task.number < limit:
-                    yield finished
-            for row in [row for row in self._working if row.task.number >= limit]:
-                self._free_row(row, None, exchange)
+            self._free_rows(ended, exchange)
+            limit = stop()
+            finished = [(row.task, result) for row, result in ended if row.task.number < limit]
+            if finished:
+                yield finished
+            self._free_rows([(row, None) for row in self._working if row.task.number >= limit], exchange)
             if len(self._latencies) > KEPT_LATENCIES and self._working:
                 self._forget(min(row.first for row in self._working))
 
@@ -178,15 +183,19 @@ class Worlds:
             kinds[number] = ACT
         return ended
 
-    def _free_row(self, row: WorldRow, result: Played | None, exchange: Rows) -> tuple[PlannedTask, Played | None]:
-        """Free the row of a task; return the task and its result, which is completed."""
-        self._working.remove(row)
-        self._free.append(row)
-        exchange.kinds[row.number] = IDLE
-        if result is not None:
-            result.seconds = self._clock - row.began
-            result.latencies, result.actions = self._latencies[row.first :], row.actions
-        return row.task, result
+    def _free_rows(self, ended: Sequence[tuple[WorldRow, Played | None]], exchange: Rows) -> None:
+        """Free the rows of tasks that have ended, and complete their results."""
+        if not ended:
+            return
+        kinds, clock, latencies = exchange.kinds, self._clock, self._latencies
+        for row, result in ended:
+            kinds[row.number] = IDLE
+            if result is not None:
+                result.seconds = clock - row.began
+                result.latencies, result.actions = latencies[row.first :], row.actions
+        freed = [row for row, _ in ended]
+        self._free += freed
+        self._working = [row for row in self._working if row not in freed] if len(freed) < len(self._working) else []
 
     def _forget(self, latencies: int) -> None:
         """Drop the oldest latencies, which no task that has begun has seen."""
