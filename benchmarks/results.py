@@ -47,7 +47,7 @@ def fanout(figures: Figures) -> str:
     """Return the section: no-op tasks per second of the platform and of peers."""
     batches = figures["batches"]
     titles = {
-        "1": "the default: up to 16 worlds a request, each with its own reset",
+        "1": "the default: up to 32 worlds a request, each with its own reset",
         "16": "`batch` 16: 16 tasks advance together",
     }
     rows_of_batches = [
