@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from runtimes.harness.evaluator.world_count import FIRST_PENALTY
 from runtimes.harness.runner import framed_socket
 from runtimes.harness.runner.processes import WorkerSpec
 from runtimes.harness.sandbox.allowances import LIBRARIES
@@ -19,7 +21,7 @@ from tests.contracts.test_evaluator import FAULTS, faulty_model, without_timing
 from tests.contracts.test_native_models import SOURCE, library
 from tests.simulators.test_gymnasium import best_level
 
-TASKS = 12
+TASKS, MANY = 12, 400
 #: Faults that end the process of the model; of a trusted one that is the evaluator.
 ENDING = {
     *("exits", "exits with the code of a finished scenario", "kills itself", "aborts", "reads an invalid address"),
@@ -193,6 +195,22 @@ def test_a_shared_library_that_is_loaded_again_after_a_fault_has_new_variables(t
     runs = played(model, spec, deadline=0.5)
     assert runs[True] == runs[False]
     assert {json.loads(line.decode().rstrip(",") + "}")["status"] for line in runs[True][0]} == {"ok", "timed_out"}
+
+
+def test_worlds_side_by_side_begin_again_when_the_model_server_of_spot_checks_is_killed(tmp_path: Path) -> None:
+    model = library(tmp_path)
+    spec = worker_spec(format="native", isolation="launch", sandbox=best_level())
+    with evaluator_pair(spec, model, play_of(worlds=1, select={"range": [0, MANY]})) as pair:
+        isolated = without_timing(pair.run_lines(0, MANY))
+    play = play_of(worlds=16, select={"range": [0, MANY]}, trusted=True)
+    with evaluator_pair(replace(spec, trusted=True), model, play) as pair:
+        lines = pair.run_lines(0, 1)
+        os.kill(pair.model_servers[-1].process.popen.pid, signal.SIGKILL)
+        lines += pair.run_lines(1, MANY)
+    assert without_timing(lines) == isolated
+    worlds = [json.loads(line)["timing"]["worlds"] for line in lines.splitlines()]
+    assert pair.needs == ["crashed"] and max(worlds) == 16
+    assert worlds.count(1) < FIRST_PENALTY  # those that had begun did not fail
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS.keys() - ENDING))

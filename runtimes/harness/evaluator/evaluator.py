@@ -196,7 +196,8 @@ class Evaluator:
 
     def _run_worlds(self, kernel: Kernel) -> None:
         """Play tasks side by side until each has a result, a fault ends them, or one is to be played by itself."""
-        exchange, trusted = self._connected.acting.rows, self._connected.trusted is not None
+        connected = self._connected
+        exchange = connected.acting.rows
         assert self._worlds is not None and exchange is not None
         page, count, reports, tasks = self._page, self._count, self._reports, self._tasks
         following = reports.next
@@ -219,9 +220,11 @@ class Evaluator:
                 if len(results) < len(finished):
                     self._alone.update(task.number for task, played in finished if played is None)
                     count.record_fault(together=False)
-                for task, played in results if trusted else ():
+                for task, played in results if connected.trusted is not None else ():
                     self._check(task, played)
                 reports.flush_if_due()
+                if self._model is not connected:  # a check has lost its model server, and with it this exchange
+                    return
         except ModelFault as fault:
             self._alone.update(self._worlds.begun)
             self._failed(fault, together=True)
