@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from core.domain.scheduling.communications import mpi
+from core.domain.scheduling.communications.members import MODEL, ORDERS, ReplicaPosition
 from runtimes.harness.gang.gang_transport import GangConnection
 from tests import processes
 from tests.cached import tool
 from tests.ports import free_ports
 from tests.unit.launch_samples import gang
-from workers.executors.kubernetes import gangs
-from workers.executors.kubernetes.gangs import ReplicaPosition
+from workers.executors.kubernetes.gang_pods import members_of
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 60
@@ -48,18 +49,16 @@ def runner(tmp_path: Path) -> Iterator[GangConnection]:
     python = tool("mpich")
     program = tmp_path / "program.py"
     program.write_text(SUM)
-    launch = gang(2, "mpi", slots=2, command=("python", "-m", "mpi4py", program.name))
+    members = members_of(gang(2, "mpi", slots=2, command=("python", "-m", "mpi4py", program.name)))
     orders_port, control_port = free_ports(2)
     # Two names of this machine stand in for the names of pods.
-    substitutions = {
-        name: address for name, address in zip(gangs.hosts(launch), ("localhost", "127.0.0.1"), strict=True)
-    }
+    substitutions = {name: address for name, address in zip(members.hosts(), ("localhost", "127.0.0.1"), strict=True)}
     substitutions |= {
-        gangs.leader(launch): "localhost",
-        str(gangs.MPI): str(control_port),
-        str(gangs.ORDERS): str(orders_port),
+        members.leader: "localhost",
+        str(mpi.PORT): str(control_port),
+        str(ORDERS): str(orders_port),
     }
-    substitutions[gangs.MODEL] = str(tmp_path)
+    substitutions[MODEL] = str(tmp_path)
 
     def localize(text: str) -> str:
         for name, address in substitutions.items():
@@ -69,18 +68,18 @@ def runner(tmp_path: Path) -> Iterator[GangConnection]:
     environment = {"PATH": f"{Path(python).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     environment["WINDTUNNEL_GANG_KEY"] = secrets.token_hex()
     path = tmp_path / "gang.sock"
-    commands = {"leader": ["--tasks", str(path), "lead", *gangs.mpiexec(launch)]}
+    commands = {"leader": ["--tasks", str(path), "lead", *mpi.COMMUNICATION.lead(members)]}
     positions = {"leader": ReplicaPosition(), "0": ReplicaPosition(), "1": ReplicaPosition(index="1")}
-    commands |= {index: ["follow", *gangs.proxy(launch, ReplicaPosition(index=index))] for index in ("0", "1")}
+    commands |= {
+        index: ["follow", *mpi.COMMUNICATION.follow(members, ReplicaPosition(index=index))] for index in ("0", "1")
+    }
     running = []
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen(1)
         listener.settimeout(TIMEOUT)
         for name, command in commands.items():
-            replica_environment = {
-                key: localize(value) for key, value in gangs.environment(launch, positions[name]).items()
-            }
+            replica_environment = {key: localize(value) for key, value in members.environment(positions[name]).items()}
             position = {"WINDTUNNEL_GANG_SLICE": "0", "WINDTUNNEL_GANG_INDEX": positions[name].index}
             arguments = [python, "-c", REPLICA_COMMAND, str(tmp_path / name), *map(localize, command)]
             running.append(

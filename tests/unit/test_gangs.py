@@ -2,15 +2,18 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.domain.scheduling.communications import COMMUNICATIONS, mpi, tensorflow
+from core.domain.scheduling.communications.members import FROM_LABELS, RENDEZVOUS, ReplicaPosition
 from core.domain.scheduling.launches import Placement
 from tests.unit.launch_samples import ALL, OPTIONS, gang, launch
-from workers.executors.kubernetes import gangs, manifests, names
-from workers.executors.kubernetes.gangs import ReplicaPosition
+from workers.executors.kubernetes import manifests, names
+from workers.executors.kubernetes.gang_pods import members_of
 
 DNS = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
@@ -19,7 +22,7 @@ sizes = st.integers(1, 40)
 
 def replica_positions(launch):
     """Return every replica of a gang, slice by slice."""
-    gang_options = gangs.gang_of(launch)
+    gang_options = members_of(launch).gang
     return [
         ReplicaPosition(slice=str(slice), index=str(index))
         for slice in range(gang_options.slices)
@@ -32,26 +35,26 @@ def expanded(value, position):
     return value.replace("$(WINDTUNNEL_GANG_SLICE)", position.slice).replace("$(WINDTUNNEL_GANG_INDEX)", position.index)
 
 
-@given(size=sizes, communication=st.sampled_from(sorted(gangs.TABLE)), slots=st.integers(1, 8))
+@given(size=sizes, communication=st.sampled_from(list(COMMUNICATIONS)), slots=st.integers(1, 8))
 def test_placeholders_are_filled_for_each_replica(size, communication, slots):
     gang_launch = gang(size, communication, slots=slots)
-    template = gangs.environment(gang_launch, gangs.FROM_LABELS)
+    template = members_of(gang_launch).environment(FROM_LABELS)
     for position in replica_positions(gang_launch):
-        environment = gangs.environment(gang_launch, position)
+        environment = members_of(gang_launch).environment(position)
         assert {name: expanded(value, position) for name, value in template.items()} == environment
-    hostnames = [gangs.host(gang_launch, position) for position in replica_positions(gang_launch)]
-    assert tuple(hostnames) == tuple(gangs.hosts(gang_launch))
+    hostnames = [members_of(gang_launch).host(position) for position in replica_positions(gang_launch)]
+    assert tuple(hostnames) == tuple(members_of(gang_launch).hosts())
     assert len(set(hostnames)) == size
 
 
 @given(size=sizes)
 def test_every_rank_of_torch_has_the_same_master_and_its_own_rank(size):
     gang_launch = gang(size, "torch")
-    environments = [gangs.environment(gang_launch, position) for position in replica_positions(gang_launch)]
+    environments = [members_of(gang_launch).environment(position) for position in replica_positions(gang_launch)]
     assert (
         {environment["MASTER_ADDR"] for environment in environments}
         == {environment["PET_MASTER_ADDR"] for environment in environments}
-        == {gangs.hosts(gang_launch)[0]}
+        == {members_of(gang_launch).hosts()[0]}
     )
     assert sorted(int(environment["RANK"]) for environment in environments) == list(range(size))
     assert {environment["WORLD_SIZE"] for environment in environments} == {str(size)}
@@ -59,7 +62,7 @@ def test_every_rank_of_torch_has_the_same_master_and_its_own_rank(size):
 
 
 def test_torch_ranks_are_left_to_torchrun_if_a_replica_has_several_processes():
-    environment = gangs.environment(gang(2, "torch", slots=4), ReplicaPosition())
+    environment = members_of(gang(2, "torch", slots=4)).environment(ReplicaPosition())
     assert environment["PET_NPROC_PER_NODE"] == "4" and "RANK" not in environment and "WORLD_SIZE" not in environment
 
 
@@ -67,22 +70,23 @@ def test_torch_ranks_are_left_to_torchrun_if_a_replica_has_several_processes():
 def test_every_worker_of_tensorflow_reads_the_same_cluster(size):
     gang_launch = gang(size, "tensorflow")
     configs = [
-        json.loads(gangs.environment(gang_launch, position)["TF_CONFIG"]) for position in replica_positions(gang_launch)
+        json.loads(members_of(gang_launch).environment(position)["TF_CONFIG"])
+        for position in replica_positions(gang_launch)
     ]
     assert all(config["cluster"] == configs[0]["cluster"] for config in configs)
     for position, config in zip(replica_positions(gang_launch), configs, strict=True):
         assert (
             config["cluster"]["worker"][config["task"]["index"]]
-            == f"{gangs.host(gang_launch, position)}:{gangs.TENSORFLOW}"
+            == f"{members_of(gang_launch).host(position)}:{tensorflow.PORT + int(position.index)}"
         )
 
 
 @given(size=sizes)
 def test_every_process_of_jax_connects_to_the_first_replica(size):
     gang_launch = gang(size, "jax")
-    environments = [gangs.environment(gang_launch, position) for position in replica_positions(gang_launch)]
+    environments = [members_of(gang_launch).environment(position) for position in replica_positions(gang_launch)]
     assert {environment["JAX_COORDINATOR_ADDRESS"] for environment in environments} == {
-        f"{gangs.hosts(gang_launch)[0]}:{gangs.RENDEZVOUS}"
+        f"{members_of(gang_launch).hosts()[0]}:{RENDEZVOUS}"
     }
     assert sorted(int(environment["JAX_PROCESS_ID"]) for environment in environments) == list(range(size))
     assert {environment["JAX_NUM_PROCESSES"] for environment in environments} == {str(size)}
@@ -92,35 +96,35 @@ def test_every_process_of_jax_connects_to_the_first_replica(size):
 def test_a_tpu_replica_has_the_hostnames_of_its_own_slice_and_the_number_of_slices(size, slices):
     gang_launch = gang(size, "tpu", slices=slices)
     for position in replica_positions(gang_launch):
-        environment = gangs.environment(gang_launch, position)
-        assert environment["TPU_WORKER_HOSTNAMES"].split(",")[int(environment["TPU_WORKER_ID"])] == gangs.host(
-            gang_launch, position
-        )
+        environment = members_of(gang_launch).environment(position)
+        assert environment["TPU_WORKER_HOSTNAMES"].split(",")[int(environment["TPU_WORKER_ID"])] == members_of(
+            gang_launch
+        ).host(position)
         assert ("MEGASCALE_SLICE_ID" in environment) == (slices > 1)
         if slices > 1:
             assert environment["MEGASCALE_SLICE_ID"] == position.slice and environment["MEGASCALE_NUM_SLICES"] == str(
                 slices
             )
-            assert environment["MEGASCALE_COORDINATOR_ADDRESS"] == gangs.host(gang_launch, ReplicaPosition())
+            assert environment["MEGASCALE_COORDINATOR_ADDRESS"] == members_of(gang_launch).host(ReplicaPosition())
 
 
 @given(size=sizes, slots=st.integers(1, 8))
 def test_mpiexec_waits_for_a_proxy_of_each_replica(size, slots):
     gang_launch = gang(size, "mpi", slots=slots)
-    command = gangs.mpiexec(gang_launch)
+    command = mpi.COMMUNICATION.lead(members_of(gang_launch))
     hosts = command[command.index("-hosts") + 1].split(",")
-    assert hosts == [gangs.host(gang_launch, position) for position in replica_positions(gang_launch)]
+    assert hosts == [members_of(gang_launch).host(position) for position in replica_positions(gang_launch)]
     assert command[command.index("-n") + 1] == str(size * slots) and command[-2:] == ("python", "program.py")
     for position in replica_positions(gang_launch):
-        proxy = gangs.proxy(gang_launch, position)
-        assert proxy[proxy.index("--control-port") + 1] == f"{gangs.leader(gang_launch)}:{gangs.MPI}"
+        proxy = mpi.COMMUNICATION.follow(members_of(gang_launch), position)
+        assert proxy[proxy.index("--control-port") + 1] == f"{members_of(gang_launch).leader}:{mpi.PORT}"
         assert int(proxy[-1]) == int(position.index)
 
 
 def test_ranks_of_mpi_use_a_fabric_only_if_it_is_configured():
-    assert gangs.environment(gang(2, "mpi"), ReplicaPosition())["UCX_TLS"] == "tcp,self"
+    assert members_of(gang(2, "mpi")).environment(ReplicaPosition())["UCX_TLS"] == "tcp,self"
     fabric = gang(2, "mpi", placement=Placement(resources={"rdma/hca": "1"}))
-    assert gangs.environment(fabric, ReplicaPosition())["UCX_TLS"] == "rc,tcp,self"
+    assert members_of(fabric).environment(ReplicaPosition())["UCX_TLS"] == "rc,tcp,self"
 
 
 @given(st.text(max_size=80))
@@ -132,7 +136,7 @@ def test_every_launch_name_leaves_room_for_suffixes(id):
 
 @given(st.text(max_size=80))
 def test_the_name_of_a_gangs_leader_fits_into_the_label_of_jobset(id):
-    assert len(f"{names.owner(id)}-{gangs.LEADER}-0-0.{names.network(id)}") <= 63
+    assert len(members_of(replace(gang(), id=id)).leader) <= 63
 
 
 @given(st.text(max_size=300))

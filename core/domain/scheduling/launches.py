@@ -17,7 +17,7 @@ class Gang:
     """
 
     size: int
-    communication: str = "none"  # none | mpi | torch | tensorflow | jax | tpu
+    communication: str = "none"  # a module of scheduling/communications
     slots: int = 1
     slices: int = 1
     command: tuple[str, ...] = ()

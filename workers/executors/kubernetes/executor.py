@@ -20,7 +20,7 @@ from workers.executors.base import ActiveLaunch, Missed
 from workers.executors.kubernetes import manifests, names, warm_pool
 from workers.executors.kubernetes.api_errors import error_of, missing_namespace
 from workers.executors.kubernetes.api_queries import ApiQueries
-from workers.executors.kubernetes.gangs import WORKERS
+from workers.executors.kubernetes.gang_pods import WORKERS
 from workers.executors.kubernetes.launch_objects import LaunchObjects, creation_order
 from workers.executors.kubernetes.manifests import ServedApis
 from workers.executors.kubernetes.metrics import ClusterMetrics

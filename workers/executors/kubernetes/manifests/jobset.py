@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from workers.executors.kubernetes import gangs, names
+from workers.executors.kubernetes import gang_pods, names
 from workers.executors.kubernetes.manifests import job
 from workers.executors.kubernetes.manifests.pod_spec import PodSpecBuilder
 from workers.executors.kubernetes.options import EXCLUSIVE_ANNOTATION
@@ -29,7 +29,7 @@ def _independent(pods: PodSpecBuilder) -> Object:
     return {
         "network": {"enableDNSHostnames": False},
         "failurePolicy": {"maxRestarts": 0},
-        "replicatedJobs": [_exclusive(pods, _replicated(gangs.WORKERS, 1, job.independent(pods)))],
+        "replicatedJobs": [_exclusive(pods, _replicated(gang_pods.WORKERS, 1, job.independent(pods)))],
     }
 
 
@@ -40,19 +40,23 @@ def _gang(pods: PodSpecBuilder) -> Object:
     A gang with its own image has no leader, except with MPI; it succeeds when all replicas do.
     """
     gang = pods.gang
-    jobs = [_exclusive(pods, _replicated(gangs.WORKERS, gang.slices, job.replicas(pods)))]
-    has_leader = gang.communication == "mpi" or gang.attended
+    jobs = [_exclusive(pods, _replicated(gang_pods.WORKERS, gang.slices, job.replicas(pods)))]
+    launched = pods.members.communication.lead is not None
+    has_leader = launched or gang.attended
     if has_leader:
-        leader = _replicated(gangs.LEADER, 1, job.leader(pods))
-        jobs.append(leader | {"dependsOn": [{"name": gangs.WORKERS, "status": "Ready"}]})
-    first = gangs.LEADER if gang.communication == "mpi" else gangs.WORKERS
+        leader = _replicated(gang_pods.LEADER, 1, job.leader(pods))
+        jobs.append(leader | {"dependsOn": [{"name": gang_pods.WORKERS, "status": "Ready"}]})
+    first = gang_pods.LEADER if launched else gang_pods.WORKERS
     return {
         "network": {
             "enableDNSHostnames": True,
             "publishNotReadyAddresses": True,
             "subdomain": names.network(pods.launch.id),
         },
-        "successPolicy": {"operator": "All", "targetReplicatedJobs": [gangs.LEADER if has_leader else gangs.WORKERS]},
+        "successPolicy": {
+            "operator": "All",
+            "targetReplicatedJobs": [gang_pods.LEADER if has_leader else gang_pods.WORKERS],
+        },
         "failurePolicy": {"maxRestarts": gang.restarts, "rules": _disruption_rules(gang.restarts)},
         "coordinator": {"replicatedJob": first, "jobIndex": 0, "podIndex": 0},
         "replicatedJobs": jobs,

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from common.errors import Invalid
-from workers.executors.kubernetes import gangs, names
+from core.domain.scheduling.communications import mpi
+from workers.executors.kubernetes import names
 from workers.executors.kubernetes.manifests import job
 from workers.executors.kubernetes.manifests.pod_spec import PodSpecBuilder
 
@@ -85,7 +86,7 @@ def mpijob(pods: PodSpecBuilder) -> Object:
     mpirun = ("mpirun", "-n", str(gang.size * gang.slots), *gang.command)
     command = ("sh", "-c", LAUNCH, f"{pods.name}-launcher.{pods.name}", *mpirun)
     gang_variables = {"WINDTUNNEL_GANG_SIZE": str(gang.size), "WINDTUNNEL_GANG_SLOTS": str(gang.slots)}
-    transport = PRTE_SETTINGS if gang.implementation == "openmpi" else gangs.transport(launch)
+    transport = PRTE_SETTINGS if gang.implementation == "openmpi" else mpi.transport(fabric=pods.members.fabric)
     launcher = pods.mpi_launcher(command, {**gang_variables, **transport})
     # The operator sets this for workers only. MPICH's ENTRYPOINT waits up to 100 s for its own name to resolve.
     domain = f"{pods.name}.{names.namespace(pods.options.namespace, launch.project)}.svc.cluster.local"

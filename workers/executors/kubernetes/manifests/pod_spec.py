@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.domain.scheduling.communications.members import FROM_LABELS, GangMembers, ReplicaPosition
 from core.domain.scheduling.launches import Gang, Launch
 from datasets.catalogue import datasets
 from runtimes import catalogue
 from runtimes.images.image_names import image_of
-from workers.executors.kubernetes import gangs, names
+from workers.executors.kubernetes import gang_pods, names
 from workers.executors.kubernetes.manifests import containers
 from workers.executors.kubernetes.manifests.containers import ContainerTemplate
 from workers.executors.kubernetes.objects import INDEX, INSTALLATION, LAUNCH
@@ -78,7 +79,12 @@ class PodSpecBuilder:
     @property
     def gang(self) -> Gang:
         """The launch's gang. Raise Invalid if it is none, or an impossible one."""
-        return gangs.gang_of(self.launch)
+        return gang_pods.gang_of(self.launch)
+
+    @property
+    def members(self) -> GangMembers:
+        """The gang's members, with the names of their pods."""
+        return gang_pods.members_of(self.launch)
 
     # -- templates
 
@@ -111,24 +117,25 @@ class PodSpecBuilder:
 
     def replica(self) -> Object:
         """Return the template of a gang's replicas. They hold no token, and address each other by DNS names."""
-        gang, launch = self.gang, self.launch
-        command = gangs.proxy(launch, gangs.FROM_LABELS) if gang.communication == "mpi" else gang.command
+        gang, members = self.gang, self.members
+        follow = members.communication.follow
+        command = gang.command if follow is None else follow(members, FROM_LABELS)
         environment = self._replica_environment()
         if not gang.image:
             command = (*FOLLOW, *command)
             environment.append(self._gang_key())
-        elif gang.communication == "mpi":
-            command = (*WAIT, gangs.leader(launch), *command)
+        elif follow is not None:
+            command = (*WAIT, members.leader, *command)
         main = self._container(containers.PROGRAM, self._program_image(), self._share, devices=True)
         main |= {"command": list(command), "env": environment}
         return self._template("replica", [main], [_tmp_volume(containers.PROGRAM)])
 
     def leader(self) -> Object:
         """Return the template of a gang's leader pod, which starts the command on all replicas and reports its end."""
-        gang, launch = self.gang, self.launch
-        command = gangs.mpiexec(launch) if gang.communication == "mpi" else ()
-        environment = _env(gangs.environment(launch, gangs.ReplicaPosition()))
-        if gang.image:
+        members, lead = self.members, self.members.communication.lead
+        command = () if lead is None else lead(members)
+        environment = _env(members.environment(ReplicaPosition()))
+        if self.gang.image:
             main = self._container(containers.PROGRAM, self._program_image(), LEADER_SHARE)
             main |= {"command": list(command), "env": environment}
             return self._template("lead", [main], [_tmp_volume(containers.PROGRAM)])
@@ -291,7 +298,7 @@ class PodSpecBuilder:
             if sliced
             else {"name": "WINDTUNNEL_GANG_SLICE", "value": "0"}
         )
-        return position + _env(gangs.environment(self.launch, gangs.FROM_LABELS))
+        return position + _env(self.members.environment(FROM_LABELS))
 
     def _shared_volumes(self, others: Sequence[ContainerTemplate]) -> list[Object]:
         """Return the volumes of a pod with a runner: sockets, input files, tokens, and a /tmp per container."""

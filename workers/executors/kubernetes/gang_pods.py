@@ -1,0 +1,39 @@
+"""Gang pods: the replicated jobs of a gang's JobSet, and the DNS names of their pods."""
+
+from common.errors import Invalid
+from core.domain.scheduling.communications import COMMUNICATIONS
+from core.domain.scheduling.communications.members import GangMembers
+from core.domain.scheduling.launches import Gang, Launch
+from workers.executors.kubernetes import names
+
+#: Replicated jobs of a gang's JobSet: the replicas, and the leader (whose pod contains the runner).
+WORKERS, LEADER = "w", "l"
+
+
+def gang_of(launch: Launch) -> Gang:
+    """Return a launch's gang, or raise Invalid if it cannot be one."""
+    gang = launch.gang
+    if gang is None:
+        raise Invalid("This launch has independent workers, not a gang.")
+    if gang.communication not in COMMUNICATIONS:
+        known = ", ".join(COMMUNICATIONS)
+        raise Invalid(f"There is no communication {gang.communication!r}; there are: {known}.")
+    if gang.size < 1 or gang.slots < 1 or gang.slices < 1 or gang.restarts < 0:
+        raise Invalid("A gang has at least one slice, replica and slot, and restarts from 0 on.")
+    if gang.slices > 1 and not COMMUNICATIONS[gang.communication].sliced:
+        sliced = [name for name in COMMUNICATIONS if COMMUNICATIONS[name].sliced]
+        raise Invalid(f"Slices are for {' and '.join(sliced)}; with {gang.communication}, use a larger size.")
+    return gang
+
+
+def members_of(launch: Launch) -> GangMembers:
+    """Return a launch's gang, with the DNS names of its pods."""
+    owner, network = names.owner(launch.id), names.network(launch.id)
+    gang = gang_of(launch)
+    return GangMembers(
+        gang=gang,
+        communication=COMMUNICATIONS[gang.communication],
+        leader=f"{owner}-{LEADER}-0-0.{network}",
+        pattern=f"{owner}-{WORKERS}-{{slice}}-{{index}}.{network}",
+        fabric=any(name.startswith("rdma/") for name in launch.placement.resources),
+    )
