@@ -17,6 +17,9 @@ HARNESS = HERE.parents[1] / "runtimes" / "harness"
 #: A user id without an account; only root can switch to it.
 ORDINARY = 12345
 
+#: Address space of a rank in bytes, besides its memory.
+ADDRESSES = 1 << 46
+
 #: Users that a process has before it is confined; a test run of an ordinary user has only this user.
 USERS = {"root": 0, "user": ORDINARY} if os.geteuid() == 0 else {"user": os.geteuid()}
 
@@ -89,11 +92,14 @@ class AttackRunner:
     user: str
     targets: dict[str, Any] = field(default_factory=dict)
 
-    def run(self, level: int | None, attacks: Sequence[str] = ()) -> dict[str, Outcome]:
-        """Run the named attacks, or all, confined at a level or unconfined; return their outcomes by name."""
+    def run(self, level: int | None, attacks: Sequence[str] = (), hosts: Sequence[str] = ()) -> dict[str, Outcome]:
+        """Run the named attacks, or all, confined at a level or unconfined; return their outcomes by name.
+
+        ``hosts``: as the rank of a gang on these hosts.
+        """
         outcomes: dict[str, Outcome] = {}
         while True:
-            names, new_outcomes, code = self._run_until_killed(level, attacks)
+            names, new_outcomes, code = self._run_until_killed(level, attacks, hosts)
             outcomes |= new_outcomes
             if not (remaining := names[len(new_outcomes) :]):
                 assert code == 0
@@ -102,7 +108,9 @@ class AttackRunner:
             if not (attacks := remaining[1:]):
                 return outcomes
 
-    def _run_until_killed(self, level: int | None, attacks: Sequence[str]) -> tuple[list[str], dict[str, Outcome], int]:
+    def _run_until_killed(
+        self, level: int | None, attacks: Sequence[str], hosts: Sequence[str]
+    ) -> tuple[list[str], dict[str, Outcome], int]:
         """Run attacks until the model ends; return the planned names, the outcomes so far and the exit code."""
         inside = str(self.sandbox_files.folder / "inside")
         plan = {
@@ -112,6 +120,7 @@ class AttackRunner:
                 "level": level,
                 "readonly": [self.targets["environment"], self.targets["model"], inside],
                 "memory": 1 << 30,
+                **({"hosts": hosts, "libraries": ADDRESSES} if hosts else {}),
             },
             "attacks": list(attacks),
             "targets": self.targets | {"tmp": "/tmp" if level else str(self.folder / "tmp")},

@@ -10,7 +10,10 @@ from attacks import USERS, AttackRunner
 DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
 
 #: The table's columns, in its order.
-COLUMNS = (("root", 3), ("user", 3), ("root", 2), ("user", 2))
+COLUMNS = (
+    *(("model", 3, "root"), ("model", 3, "user"), ("model", 2, "root"), ("model", 2, "user")),
+    *(("rank", 3, "root"), ("rank", 3, "user")),
+)
 
 #: Attacks that succeed on every machine if the model is not confined: proof that the attacks work.
 EFFECTIVE = (
@@ -71,10 +74,10 @@ EFFECTIVE = (
 )
 
 
-def documented(user: str, level: int) -> dict[str, str]:
+def documented(kind: str, user: str, level: int) -> dict[str, str]:
     """Read one column of the table."""
     row = re.compile(r"\| `(\w+)` \|[^|]*" + r"\| (contained|escaped) " * len(COLUMNS) + r"\|")
-    column = COLUMNS.index((user, level)) + 2
+    column = COLUMNS.index((kind, level, user)) + 2
     return {match[1]: match[column] for match in map(row.fullmatch, DOCUMENT.read_text().splitlines()) if match}
 
 
@@ -95,9 +98,9 @@ def test_the_documented_table_describes_each_attack() -> None:
 
 
 @pytest.mark.parametrize("attack_runner", USERS, indirect=True)
-@pytest.mark.parametrize("level", [3, 2])
+@pytest.mark.parametrize(("kind", "level"), [("model", 3), ("model", 2), ("rank", 3)])
 def test_the_documented_table_is_the_outcome_of_the_attacks(
-    attack_runner: AttackRunner, level: int, best_levels: dict[str, int]
+    attack_runner: AttackRunner, kind: str, level: int, best_levels: dict[str, int]
 ) -> None:
     if level > best_levels[attack_runner.user]:
         refused = attack_runner.sandbox_files.run(
@@ -105,10 +108,10 @@ def test_the_documented_table_is_the_outcome_of_the_attacks(
         )
         assert b"confined" not in refused.stdout and refused.returncode != 0
         return
-    outcomes = attack_runner.run(level)
+    outcomes = attack_runner.run(level, hosts=["replica-0"] if kind == "rank" else ())
     for name, outcome in outcomes.items():
         print(f"{name:34} {outcome.result:10} {outcome.how}")
-    assert {name: outcome.result for name, outcome in outcomes.items()} == documented(attack_runner.user, level)
+    assert {name: outcome.result for name, outcome in outcomes.items()} == documented(kind, attack_runner.user, level)
 
 
 @pytest.mark.parametrize("attack_runner", ["user"], indirect=True)

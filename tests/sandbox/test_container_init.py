@@ -153,5 +153,5 @@ def test_a_process_of_a_container_init_is_confined_as_documented(
             break
     for name, outcome in outcomes.items():
         print(f"{name:34} {outcome.result:10} {outcome.how}")
-    assert {name: outcome.result for name, outcome in outcomes.items()} == documented("user", level)
+    assert {name: outcome.result for name, outcome in outcomes.items()} == documented("model", "user", level)
     assert rig.process.poll() is None  # the container init still runs after every attack

@@ -8,5 +8,7 @@ LIBRARIES = 4 << 30
 TASKS, OPEN_FILES = 64, 64
 #: The writable folder /tmp: megabytes, and files and folders.
 SCRATCH_MB, SCRATCH_FILES = 64, 1000
+#: Files and folders of the ranks of a coupled program, in /tmp and in /dev/shm.
+SHARED_FILES = 100_000
 #: Bytes of a Python thread's or process's stack.
 STACK = 8 << 20

@@ -22,6 +22,9 @@ SCRATCH = READ | LIST | WRITE | REMOVE_DIRECTORY | REMOVE_FILE | MAKE_DIRECTORY 
 MAKE_LINK = 1 << 12
 #: Of a folder that a program fills: symbolic links too, which are followed within what it may reach.
 FILLED = SCRATCH | MAKE_LINK
+MAKE_SOCKET, MAKE_FIFO = 1 << 9, 1 << 10
+#: Of the folders that the ranks of a coupled program share: they build programs there, and meet at sockets.
+SHARED_ACCESS = FILLED | EXECUTE | MAKE_SOCKET | MAKE_FIFO
 
 ALL_FILE_RIGHTS = (1 << 16) - 1  # ABI 5 and later
 ALL_NETWORK_RIGHTS = 3  # TCP bind and connect
@@ -53,16 +56,15 @@ def abi() -> int:
         raise
 
 
-def restrict(rights: Mapping[str, int], *, port: int | None = None) -> int:
+def restrict(rights: Mapping[str, int], *, port: int | None = None, tcp: bool = False) -> int:
     """Restrict this process irrevocably to these paths; return the ABI version. Requires no_new_privs.
 
-    ``port``: the only TCP port that it may connect to; None: it may not connect.
+    ``port``: the only TCP port that it may connect to; None: it may not connect. ``tcp``: there are no rules for TCP.
     """
     if (version := abi()) < NEEDED_ABI:
         raise OSError(errno.ENOSYS, f"Landlock ABI {version}, and {NEEDED_ABI} is needed (Linux 6.12)", "landlock")
-    ruleset = kernel.call(
-        "landlock_create_ruleset", _Ruleset(ALL_FILE_RIGHTS, ALL_NETWORK_RIGHTS, ALL_SCOPES), ctypes.sizeof(_Ruleset), 0
-    )
+    handled = _Ruleset(ALL_FILE_RIGHTS, 0 if tcp else ALL_NETWORK_RIGHTS, ALL_SCOPES)
+    ruleset = kernel.call("landlock_create_ruleset", handled, ctypes.sizeof(_Ruleset), 0)
     for path, allowed in rights.items():
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         if not os.path.isdir(path):

@@ -21,7 +21,7 @@ def pass_listener(descriptor: int, *, isolated: bool) -> int:
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         if isolated:
-            _raise_loopback(listener)
+            raise_loopback(listener)
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)
         with socket.socket(fileno=descriptor) as parent:
@@ -30,6 +30,14 @@ def pass_listener(descriptor: int, *, isolated: bool) -> int:
         return int(listener.getsockname()[1])
 
 
-def _raise_loopback(any_socket: socket.socket) -> None:
+def name_host(name: str) -> None:
+    """Give this process's namespaces their host name, and bring up their loopback device."""
+    socket.sethostname(name)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        raise_loopback(any_socket)
+
+
+def raise_loopback(any_socket: socket.socket) -> None:
+    """Bring up the loopback device of this process's network namespace."""
     name, flags = _REQUEST.unpack(fcntl.ioctl(any_socket, _GET_FLAGS, _REQUEST.pack(b"lo", 0)))
     fcntl.ioctl(any_socket, _SET_FLAGS, _REQUEST.pack(name, flags | _UP))

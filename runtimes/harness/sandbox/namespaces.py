@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from . import kernel
-from .allowances import SCRATCH_FILES
+from .allowances import SCRATCH_FILES, SHARED_FILES
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -31,6 +31,9 @@ SCRATCH = "/tmp"
 OWN_PROC = "/proc/own"
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
+
+#: Memory that processes share by name (shm_open).
+SHARED_MEMORY = "/dev/shm"
 
 
 class _Attributes(ctypes.Structure):
@@ -109,10 +112,14 @@ def unshare(*, as_user: bool) -> None:
                 file.write(text)
 
 
-def enter_root(new_layout: Layout, *, scratch_mb: int, user: int, group: int) -> str | None:
+def enter_root(
+    new_layout: Layout, *, scratch_mb: int, user: int, group: int, hosts: Sequence[str] | None = None
+) -> str | None:
     """Build the new root and pivot into it; return the path of its own /proc, or None if it could not be mounted.
 
     Runs as the first process of the new process namespace, because /proc shows the namespace of the mounting process.
+    ``hosts``: for the ranks of a coupled program, names that lead to this sandbox; they may also execute what is in the
+    scratch, and share as much memory by name.
     """
     kernel.mount(None, "/", None, MS_REC | MS_PRIVATE)
     if scratch_mb:
@@ -125,9 +132,14 @@ def enter_root(new_layout: Layout, *, scratch_mb: int, user: int, group: int) ->
         os.mkdir(NEW_ROOT + path)
     covers: Sequence[str] = ()
     if scratch_mb:
-        options = f"size={scratch_mb}m,nr_inodes={SCRATCH_FILES},mode=700,uid={user},gid={group}"
-        kernel.mount("tmpfs", f"{NEW_ROOT}{SCRATCH}", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
+        files, flags = (SCRATCH_FILES, MS_NOEXEC) if hosts is None else (SHARED_FILES, 0)
+        options = f"size={scratch_mb}m,nr_inodes={files},mode=700,uid={user},gid={group}"
+        kernel.mount("tmpfs", f"{NEW_ROOT}{SCRATCH}", "tmpfs", MS_NOSUID | MS_NODEV | flags, options)
         covers = _cover((*trees, *dict(new_layout.links)))
+        if hosts is not None:
+            os.mkdir(NEW_ROOT + SHARED_MEMORY)
+            kernel.mount("tmpfs", NEW_ROOT + SHARED_MEMORY, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
+            _write_accounts(hosts, user=user, group=group)
     _mount_trees(trees | devices)
     for link, target in (*new_layout.links, ("/proc/self", "own/self"), ("/proc/thread-self", "own/thread-self")):
         os.makedirs(os.path.dirname(NEW_ROOT + link), exist_ok=True)
@@ -142,6 +154,20 @@ def enter_root(new_layout: Layout, *, scratch_mb: int, user: int, group: int) ->
     # Not recursively: /tmp stays writable.
     _set_attributes(AT_FDCWD, b"/", ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, 0)
     return proc
+
+
+def _write_accounts(hosts: Sequence[str], *, user: int, group: int) -> None:
+    """Write what a program looks up by name: the hosts, one user and one group."""
+    os.mkdir(f"{NEW_ROOT}/etc")
+    texts = {
+        "hosts": "127.0.0.1 localhost\n::1 localhost\n" + "".join(f"127.0.0.1 {name}\n" for name in hosts),
+        "passwd": f"ranks:x:{user}:{group}::{SCRATCH}:/bin/sh\n",
+        "group": f"ranks:x:{group}:\n",
+        "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+    }
+    for name, text in texts.items():
+        with open(f"{NEW_ROOT}/etc/{name}", "w") as file:
+            file.write(text)
 
 
 def _cover(paths: Iterable[str]) -> Sequence[str]:

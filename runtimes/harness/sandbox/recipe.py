@@ -31,6 +31,9 @@ ENVIRONMENT: Mapping[str, str] = {
     "NUMEXPR_NUM_THREADS": "1",
 }
 
+#: Besides, for the ranks of a coupled program: their shell scripts run programs of this machine.
+PROGRAMS = ("/bin", "/usr/bin")
+
 #: mallopt(M_ARENA_MAX): each arena reserves 64 MB of address space, which is bounded.
 ARENA_MAX, ARENAS = -8, 2
 
@@ -50,9 +53,11 @@ class Confinement:
     scenario.
 
     ``makes_memory``: the process makes memory that it shares with another, which runs a model.
-    ``program``: the process is replaced by a program (execve), which starts others, and connects to one TCP port: that
-    of a listener, made in the network of the confined process and passed over the Unix socket ``listener``.
+    ``program``: the process is replaced by a program (execve), which starts others, and connects to one TCP port, of a
+    listener that is made in the network of the confined process and passed over the Unix socket ``listener``.
     ``writable`` are folders that it may write to; ``largest_file`` in bytes, None: what fits into ``writable_tmp_mb``.
+    ``hosts``: the process starts the ranks of a coupled program, which listen and connect in a network of their own, to
+    these names, the first of which is the host's; None: it does not.
     """
 
     readonly: Sequence[str] = ()
@@ -70,6 +75,7 @@ class Confinement:
     listener: int | None = None
     writable: Sequence[str] = ()
     largest_file: int | None = None
+    hosts: Sequence[str] | None = None
     #: Niceness, and oom_score_adj (0 to 1000).
     nice: int = 5
     oom_score: int = 1000
@@ -100,7 +106,8 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
     started = time.perf_counter()
     for path in (*confinement.readonly, *confinement.writable):
         os.stat(path)
-    paths = (*filter(os.path.exists, (*SYSTEM, *harness_paths())), *confinement.readonly)
+    system = SYSTEM if confinement.hosts is None else (*SYSTEM, *PROGRAMS)
+    paths = (*filter(os.path.exists, (*system, *harness_paths())), *confinement.readonly)
     scratch_mb = confinement.writable_tmp_mb if level == 3 else 0
     _detach_from_parent(confinement)
     dedicated = level > 1 and (limits.has_root_capabilities() if level == 3 else limits.may_change_user())
@@ -113,14 +120,15 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
     if level == 3:
         namespaces.unshare(as_user=not dedicated)
         parent = _fork_first_process()
-        port = _pass_listener(confinement, isolated=True)
+        port = _prepare_network(confinement, isolated=True)
         layout = replace(namespaces.layout(paths), writable=tuple(map(os.path.realpath, confinement.writable)))
-        proc = namespaces.enter_root(layout, scratch_mb=scratch_mb, user=user, group=group)
+        proc = namespaces.enter_root(layout, scratch_mb=scratch_mb, user=user, group=group, hosts=confinement.hosts)
         writable = f"{scratch_mb} MB of /tmp" if scratch_mb else "nothing writable"
         layers["files"] = f"a private read-only root, {writable}"
-        layers["network"] = "an empty network namespace"
+        network = "an empty network namespace"
+        layers["network"] = network if confinement.hosts is None else "a network namespace with loopback only"
     else:
-        port = _pass_listener(confinement, isolated=False)
+        port = _prepare_network(confinement, isolated=False)
     layers["user"] = _change_user(user, dedicated=dedicated, level=level)
     if unreadable := namespaces.first_unreadable(paths):
         raise PermissionError(f"user {user}, as whom the process would run, may not read {unreadable} (chmod -R a+rX)")
@@ -132,10 +140,14 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
     if level > 1:
         rights = dict(_rights(paths, proc=proc, scratch=scratch_mb > 0))
         rights |= dict.fromkeys(confinement.writable, landlock.FILLED)
+        ranks = confinement.hosts is not None
+        if ranks and scratch_mb:
+            rights |= dict.fromkeys((namespaces.SCRATCH, namespaces.SHARED_MEMORY), landlock.SHARED_ACCESS)
+            rights["/etc"] = landlock.READONLY
         layers["processes"] = layers["processes"] or "killed with its parent"
-        version = landlock.restrict(rights, port=port)
-        layers["landlock"] = f"ABI {version}: paths, TCP, signals, abstract sockets"
-        if confinement.may_fork:  # a zygote reaps programs that outlive their scenario's process
+        version = landlock.restrict(rights, port=port, tcp=ranks)
+        layers["landlock"] = f"ABI {version}: paths, {'' if ranks else 'TCP, '}signals, abstract sockets"
+        if confinement.may_fork or ranks:  # a zygote reaps programs that outlive their scenario's process
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         layers["seccomp"] = _install_filter(confinement)
     if not scratch_mb:
@@ -272,13 +284,15 @@ def _set_tempdir() -> None:
     tempfile.tempdir = "/tmp"
 
 
-def _pass_listener(confinement: Confinement, *, isolated: bool) -> int | None:
-    """Make the listener that a program may connect to, if it is to have one; return its port."""
-    if confinement.listener is None:
+def _prepare_network(confinement: Confinement, *, isolated: bool) -> int | None:
+    """Name the host of ranks, or make the listener that a program may connect to, if it has any; return its port."""
+    if confinement.listener is None and confinement.hosts is None:
         return None
     from . import loopback  # not at the top: model servers have no network
 
-    return loopback.pass_listener(confinement.listener, isolated=isolated)
+    if isolated and confinement.hosts is not None:
+        loopback.name_host(confinement.hosts[0])
+    return None if confinement.listener is None else loopback.pass_listener(confinement.listener, isolated=isolated)
 
 
 def _install_filter(confinement: Confinement) -> str:
@@ -286,5 +300,6 @@ def _install_filter(confinement: Confinement) -> str:
     if here is None:
         raise OSError(errno.ENOSYS, f"no system call table for {os.uname().machine}", "seccomp")
     kind = {name: getattr(confinement, name) for name in ("may_fork", "program", "makes_memory")}
+    kind["ranks"] = confinement.hosts is not None
     seccomp.install(seccomp.confining(here, **kind))
     return f"allow-list of {len(seccomp.call_blocks(here, **kind))} calls, {here.name}"

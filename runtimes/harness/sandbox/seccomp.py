@@ -19,7 +19,7 @@ from .syscalls import Architecture
 Instruction = tuple[int, int, int, int]
 Block = Sequence[Instruction]
 
-LOAD, EQUAL, AT_LEAST, ANY_BIT, JUMP, RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
+LOAD, EQUAL, AT_LEAST, ANY_BIT, JUMP, RETURN, AND = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06, 0x54
 NUMBER, WORD = 0, 4  # offsets in struct seccomp_data
 KILL, REFUSE, ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 
@@ -39,15 +39,26 @@ IOCTL = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)
 #: process that may read a shared file may lock it, and the ranges of a lock are readable in all other processes.
 FCNTL = (0, 1, 2, 3, 4, 1030, 1031, 1032)
 #: F_ADD_SEALS, for a process that makes memory for another.
-ADD_SEALS = 1033
+ADD_SEALS, GET_SEALS = 1033, 1034
+#: F_GETLK, F_SETLK and F_SETLKW, also those of open file descriptions: programs lock the files that they write.
+LOCKS = (5, 6, 7, 36, 37, 38)
 #: F_SETPIPE_SZ, which a scenario's process may not use.
 SETPIPE_SZ = 1031
 #: SO_SNDBUF, SO_RCVBUF and their timeouts; not SO_ATTACH_FILTER.
 SETSOCKOPT = (7, 8, 20, 21)
+SOL_SOCKET, IPPROTO_TCP, IPPROTO_IPV6 = 1, 6, 41
 #: The same for a program that connects, with TCP_NODELAY (1), SO_REUSEADDR (2), keep-alive (4, 5, 6, 9), SO_LINGER (13)
-#: and TCP_USER_TIMEOUT (18).
-PROGRAM_SETSOCKOPT = (1, 2, 4, 5, 6, 7, 8, 9, 13, 18, 20, 21)
-SOL_SOCKET, IPPROTO_TCP = 1, 6
+#: and TCP_USER_TIMEOUT (18). Not TCP_ULP, TCP_REPAIR, filters and devices.
+_TCP_OPTIONS = (1, 2, 4, 5, 6, 7, 8, 9, 13, 18, 20, 21)
+PROGRAM_SETSOCKOPT: Mapping[int, Sequence[int]] = {SOL_SOCKET: _TCP_OPTIONS, IPPROTO_TCP: _TCP_OPTIONS}
+#: For ranks, which listen, also SO_REUSEPORT (15), timeouts of 64 bits, TCP_QUICKACK (12), TCP_INQ (36), IPV6_V6ONLY.
+RANK_SETSOCKOPT: Mapping[int, Sequence[int]] = {
+    SOL_SOCKET: (*_TCP_OPTIONS, 15, 66, 67),
+    IPPROTO_TCP: (*_TCP_OPTIONS, 12, 36),
+    IPPROTO_IPV6: (26,),
+}
+#: SIOCGIF...: names, flags, addresses, masks and indices of network interfaces; TIOCGWINSZ.
+RANK_IOCTL = (0x8910, 0x8912, 0x8913, 0x8915, 0x891B, 0x8921, 0x8927, 0x8933, 0x5413)
 #: Connects without `connect`, whose rules of Landlock it therefore passes.
 MSG_FASTOPEN = 0x20000000
 #: NORMAL to DONTNEED, FREE, (no) huge pages, (no) forks and dumps, POPULATE; not COLD and PAGEOUT, which choose the
@@ -58,8 +69,10 @@ ANY_PROCESS = 0x7FABCDEF
 OPERAND = struct.Struct("=I")
 PLACEHOLDER = OPERAND.pack(ANY_PROCESS)
 SET_MODE_FILTER, TSYNC = 1, 1
-AF_INET, AF_INET6, NO_FAMILY = 2, 10, errno.EAFNOSUPPORT
-SOCK_STREAM, SOCK_SEQPACKET, SOCK_CLOEXEC, SOCK_NONBLOCK = 1, 5, 0o2000000, 0o4000
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, NO_FAMILY = 1, 2, 10, 16, errno.EAFNOSUPPORT
+SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_CLOEXEC, SOCK_NONBLOCK = 1, 2, 5, 0o2000000, 0o4000
+#: The bits of a socket's type without its flags, and UDP's protocol.
+SOCK_TYPE, IPPROTO_UDP = 0xF, 17
 
 
 def argument(index: int) -> Instruction:
@@ -114,16 +127,34 @@ def inet_streams() -> Block:
     return [*families, argument(1), *((c, t + 1, f, k) for c, t, f, k in kinds), *DENY, *tcp]
 
 
-def harmless_socket_options() -> Block:
-    """Allow options of sockets and of TCP for buffers and times; not TCP_ULP, TCP_REPAIR, filters and devices."""
-    options = among(2, PROGRAM_SETSOCKOPT, errno.ENOPROTOOPT)
-    return [
+def rank_sockets() -> Block:
+    """Allow socket for TCP, UDP and Unix sockets, and for netlink's routes, which tell the interfaces' addresses.
+
+    A rank's sockets reach the network namespace of its gang, which has a loopback device only.
+    """
+    protocols = among(2, (0, IPPROTO_TCP, IPPROTO_UDP))
+    kinds = [
         argument(1),
-        (EQUAL, 2, 0, SOL_SOCKET),
-        (EQUAL, 1, 0, IPPROTO_TCP),
-        (RETURN, 0, 0, REFUSE | errno.ENOPROTOOPT),
-        *options,
+        (AND, 0, 0, SOCK_TYPE),
+        (EQUAL, 3, 0, SOCK_STREAM),
+        (EQUAL, 2, 0, SOCK_DGRAM),
+        (EQUAL, 1, 0, SOCK_SEQPACKET),
+        *DENY,
     ]
+    families = (AF_UNIX, AF_INET, AF_INET6)
+    routes = among(2, (0,))
+    tests = [(EQUAL, len(families) + len(routes) + 1 - i, 0, family) for i, family in enumerate(families)]
+    refusal = (RETURN, 0, 0, REFUSE | NO_FAMILY)
+    return [argument(0), *tests, (EQUAL, 1, 0, AF_NETLINK), refusal, *routes, *kinds, *protocols]
+
+
+def socket_options(allowed: Mapping[int, Sequence[int]]) -> Block:
+    """Allow setsockopt for these options, by level."""
+    block = [argument(1)]
+    for level, options in allowed.items():
+        tests = among(2, options, errno.ENOPROTOOPT)
+        block += [(EQUAL, 0, len(tests), level), *tests]
+    return [*block, (RETURN, 0, 0, REFUSE | errno.ENOPROTOOPT)]
 
 
 def with_bits(index: int, bits: Sequence[int]) -> Block:
@@ -138,15 +169,16 @@ def without_bits(index: int, bits: int) -> Block:
 
 
 def call_blocks(
-    here: Architecture, *, may_fork: bool, program: bool = False, makes_memory: bool = False
+    here: Architecture, *, may_fork: bool, program: bool = False, makes_memory: bool = False, ranks: bool = False
 ) -> Mapping[int, Block]:
     """Return the filter block of each allowed or specially handled call, by number; all other calls are denied.
 
     ``program``: a program and its children, which is not sealed; it may fork, lock files, and connect to a socket.
+    ``ranks``: a program that also listens, and whose processes reach each other.
     ``makes_memory``: an evaluator, which makes memory that it shares with a model server.
     """
     special = {
-        "clone": threads_and_forks() if may_fork or program else threads_only(),
+        "clone": threads_and_forks() if may_fork or program or ranks else threads_only(),
         "clone3": ABSENT,  # its flags are behind a pointer; the C library falls back to clone
         "openat2": ABSENT,
         "flock": ABSENT,  # also locks read-only files, so a model could block all other models
@@ -160,21 +192,28 @@ def call_blocks(
         "execveat": PERMIT,
         "seccomp": PERMIT,
     }
+    if program or ranks:
+        special |= {"flock": PERMIT}
     if program:
-        special |= {"flock": PERMIT, "setsockopt": harmless_socket_options(), "fcntl": PERMIT, "socket": inet_streams()}
+        special |= {"fcntl": PERMIT, "setsockopt": socket_options(PROGRAM_SETSOCKOPT), "socket": inet_streams()}
         special |= {
             "sendto": without_bits(3, MSG_FASTOPEN),
             "sendmsg": without_bits(2, MSG_FASTOPEN),
             "sendmmsg": without_bits(3, MSG_FASTOPEN),
         }
+    if ranks:
+        special |= {"setsockopt": socket_options(RANK_SETSOCKOPT), "socket": rank_sockets(), "memfd_create": PERMIT}
+        special |= {"ioctl": among(1, (*IOCTL, *RANK_IOCTL), errno.ENOTTY)}
+        special |= {"fcntl": among(1, (*FCNTL, *LOCKS, ADD_SEALS, GET_SEALS), errno.EINVAL)}
     if makes_memory:
         special |= {"memfd_create": PERMIT, "fcntl": among(1, (*FCNTL, ADD_SEALS), errno.EINVAL)}
-    if may_fork or program:  # a zygote also relays its children's output, and waits for their ends
+    if may_fork or program or ranks:  # a zygote also relays its children's output, and waits for their ends
         special |= {"fork": PERMIT, "vfork": PERMIT, "splice": PERMIT, "pidfd_open": PERMIT}
     if may_fork:  # and may restrict itself, and what is forked from it, further
         special |= {"landlock_create_ruleset": PERMIT, "landlock_restrict_self": PERMIT}
     named = {here.numbers[name]: block for name, block in special.items() if name in here.numbers}
-    return dict.fromkeys(here.allowed | (here.program if program else frozenset()), PERMIT) | named
+    allowed = here.allowed | (here.program if program else frozenset()) | (here.ranks if ranks else frozenset())
+    return dict.fromkeys(allowed, PERMIT) | named
 
 
 def tree(cases: Sequence[tuple[int, Block]]) -> Block:
@@ -198,9 +237,11 @@ def assemble(word: int, cases: Sequence[tuple[int, Block]]) -> bytes:
 
 
 @cache
-def confining(here: Architecture, *, may_fork: bool, program: bool = False, makes_memory: bool = False) -> bytes:
+def confining(
+    here: Architecture, *, may_fork: bool, program: bool = False, makes_memory: bool = False, ranks: bool = False
+) -> bytes:
     """Return the first filter: the allow-list, which still permits execve and further filters."""
-    blocks = call_blocks(here, may_fork=may_fork, program=program, makes_memory=makes_memory)
+    blocks = call_blocks(here, may_fork=may_fork, program=program, makes_memory=makes_memory, ranks=ranks)
     cases: list[tuple[int, Block]] = []
     for number in range(syscalls.NEWEST + 1):
         block = blocks.get(number, DENY)

@@ -60,6 +60,13 @@ socket 41 198, connect 42 203, sendmmsg 307 269, bind 49 200, chmod 90 -, fchmod
 symlink 88 -, symlinkat 266 36, link 86 -, linkat 265 37, utimensat 280 88, sched_setaffinity 203 122
 """
 
+#: Calls that ranks of a coupled program need besides those of a program: they listen, and have sessions of their own.
+RANK_ROWS = """
+listen 50 201, accept 43 202, accept4 288 242, setsid 112 157, setpgid 109 154, recvmmsg 299 243,
+timerfd_create 283 85, timerfd_settime 286 86, timerfd_gettime 287 87, signalfd4 289 74,
+mknod 133 -, mknodat 259 33, fchdir 81 50
+"""
+
 #: The newest number these tables were written against: a call beyond it does not exist for a confined process
 #: (ENOSYS), so that a newer C library falls back to the older call.
 NEWEST = 462
@@ -69,7 +76,7 @@ NEWEST = 462
 class Architecture:
     """System calls of an architecture: the AUDIT_ARCH word that filters check, numbers by name, allowed numbers.
 
-    ``program``: numbers that are allowed to a program besides.
+    ``program``: numbers that are allowed to a program besides; ``ranks``: to the ranks of a coupled program.
     """
 
     name: str
@@ -77,6 +84,7 @@ class Architecture:
     numbers: Mapping[str, int]
     allowed: frozenset[int]
     program: frozenset[int]
+    ranks: frozenset[int]
 
 
 def _rows(text: str, column: int) -> dict[str, int]:
@@ -88,13 +96,14 @@ def _rows(text: str, column: int) -> dict[str, int]:
 
 
 def _architecture(name: str, word: int, column: int) -> Architecture:
-    allowed, program = _rows(ALLOWED_ROWS, column), _rows(PROGRAM_ROWS, column)
+    allowed, program, ranks = (_rows(rows, column) for rows in (ALLOWED_ROWS, PROGRAM_ROWS, RANK_ROWS))
     return Architecture(
         name=name,
         word=word,
-        numbers=allowed | _rows(SPECIAL_ROWS, column) | program,
+        numbers=allowed | _rows(SPECIAL_ROWS, column) | program | ranks,
         allowed=frozenset(allowed.values()),
         program=frozenset(program.values()),
+        ranks=frozenset((program | ranks).values()),
     )
 
 

@@ -24,7 +24,7 @@ def prepare(plan: dict[str, Any]) -> dict[str, Any]:
     for module in MODULES:
         importlib.import_module(module)
     attacks: dict[str, Any] = importlib.import_module("registry").ATTACKS
-    if sandbox is not None:
+    if sandbox is not None and not plan["confinement"].get("hosts"):  # the ranks of a coupled program are not sealed
         sandbox.seal()
     return attacks
 
