@@ -15,9 +15,12 @@ from runtimes.environments import Environment
 from runtimes.harness.models.base import ModelFormat
 
 FOLDER = Path(__file__).parent
-#: Locks of the environments of model servers, converters and servers of protocols, one file each;
-#: `scripts.lock` writes them.
+#: Locks of the environments of model servers, converters, servers of protocols and communication models of gangs, one
+#: file each; `scripts.lock` writes them.
 MODEL_SERVERS, CONVERTERS, SERVERS = FOLDER / "model_servers", FOLDER / "converters", FOLDER / "servers"
+COMMUNICATIONS = FOLDER / "communications"
+#: Code that measures the ranks of gangs; it is built beside what they communicate with.
+RANK_TIMES = FOLDER / "harness" / "gang" / "compiled"
 #: The simulators, a folder each, with the lock of its environment; files of their names in it.
 SIMULATORS, LOCK, REQUIREMENTS = FOLDER / "harness" / "simulators", "packages.lock", "packages.in"
 FACTS = "simulator.json"
@@ -134,6 +137,13 @@ def converters() -> Mapping[str, Environment]:
 def servers() -> Mapping[str, Environment]:
     """Return the environment of every server of another project's protocol, by name; no image has them."""
     return {path.stem: _environment(path) for path in sorted(SERVERS.glob("*.lock"))}
+
+
+@functools.cache
+def communications() -> Mapping[str, Environment]:
+    """Return the environment of every communication model of gangs that has one, by name; images bring their own."""
+    locks = sorted(COMMUNICATIONS.glob("*.lock"))
+    return {path.stem: Environment(path.stem, path.read_text(), CompiledCode(RANK_TIMES)) for path in locks}
 
 
 @functools.cache

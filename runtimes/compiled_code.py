@@ -1,18 +1,19 @@
-"""Compiled code of a simulator: C++ that this machine's compiler builds against the libraries of an environment.
+"""Compiled code of an environment: C++ or C that this machine's compiler builds against the environment's libraries.
 
-It does in less time what Python modules beside it do too, so an environment without it works: there the modules run.
+An environment without it works too. A simulator's does in less time what Python modules beside it do as well.
 `recipe.json` in the folder of its sources names what is built from what.
 """
 
 import functools
 import hashlib
-import json
 import os
 import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 #: Compilers to look for; the first that there is builds. With each of them equal sources give equal results: arithmetic
 #: is neither reordered nor contracted.
@@ -34,9 +35,22 @@ class Refused(CannotCompile):
     """The compiler refused the sources: it would do so again."""
 
 
+class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A library to build: ``output``, its name, from ``source``, against libraries of the environment (patterns).
+
+    ``options``: of the compiler, besides those of all sources. ``without``: the loss where it is not built.
+    """
+
+    output: str
+    source: str
+    libraries: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    without: str = "it runs slower"
+
+
 @dataclass(frozen=True, slots=True)
 class CompiledCode:
-    """C++ sources in a folder, with their recipe."""
+    """Sources in a folder, with their recipe."""
 
     folder: Path
 
@@ -48,7 +62,12 @@ class CompiledCode:
     @property
     def output(self) -> str:
         """Name of the library that is built, in the folder of the environment's packages."""
-        return str(_recipe(self.folder)["output"])
+        return _recipe(self.folder).output
+
+    @property
+    def without(self) -> str:
+        """The loss of an environment in which it is not built, as the rest of a sentence."""
+        return _recipe(self.folder).without
 
     def is_built(self, site: Path) -> bool:
         """Return whether an environment has the library."""
@@ -77,10 +96,11 @@ class CompiledCode:
         if compiler is None:
             raise CannotCompile("there is no C++ compiler: install g++ and start again")
         recipe = _recipe(self.folder)
-        libraries = [_one(site, str(pattern)) for pattern in _strings(recipe["libraries"])]
+        libraries = [_one(site, pattern) for pattern in recipe.libraries]
         with tempfile.TemporaryDirectory(dir=site.parent) as draft:
             built = Path(draft, self.output)
-            command = [compiler, *OPTIONS, str(self.folder / str(recipe["source"])), "-o", str(built)]
+            source = str(self.folder / recipe.source)
+            command = [compiler, *OPTIONS, *recipe.options, source, "-o", str(built)]
             for library in libraries:
                 # By name and not by path, so that the environment can be anywhere.
                 command += [f"-L{library.parent}", f"-l:{library.name}"]
@@ -105,9 +125,8 @@ def find_compiler() -> str | None:
 
 
 @functools.cache
-def _recipe(folder: Path) -> dict[str, object]:
-    recipe: dict[str, object] = json.loads((folder / "recipe.json").read_text())
-    return recipe
+def _recipe(folder: Path) -> Recipe:
+    return msgspec.json.decode((folder / "recipe.json").read_bytes(), type=Recipe)
 
 
 @functools.cache
@@ -117,11 +136,6 @@ def _digest(folder: Path) -> str:
         content = path.read_bytes()
         whole.update(f"{path.name} {len(content)}\n".encode() + content)
     return whole.hexdigest()
-
-
-def _strings(value: object) -> list[str]:
-    assert isinstance(value, list)
-    return [str(item) for item in value]
 
 
 def _one(site: Path, pattern: str) -> Path:

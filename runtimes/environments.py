@@ -150,7 +150,7 @@ def _can_compile(environment: Environment, site: Path, root: Path) -> bool:
 
 
 def _compile(environment: Environment, site: Path, progress: Progress) -> None:
-    """Build the environment's compiled code. Without it the environment works too, only slower."""
+    """Build the environment's compiled code. Without it the environment works too."""
     if environment.compiled is None:
         return
     progress(f"compiling {environment.compiled.output}", None)
@@ -159,8 +159,9 @@ def _compile(environment: Environment, site: Path, progress: Progress) -> None:
     except CannotCompile as error:
         if isinstance(error, Refused):
             environment.compiled.note_refusal(site)
-        _log.warning("environment %s: its compiled code is not built, so it runs slower: %s", environment.name, error)
-        progress(f"without compiled code, which makes it slower: {error}", None)
+        without = environment.compiled.without
+        _log.warning("environment %s: its compiled code is not built, so %s: %s", environment.name, without, error)
+        progress(f"without compiled code, so {without}: {error}", None)
 
 
 def _wait_for(lock: int, name: str, progress: Progress) -> None:
@@ -206,11 +207,10 @@ def _lines(descriptor: int) -> Iterator[str]:
 
 
 def freeze(draft: Path, *, user: int | None = None) -> None:
-    """Remove the scripts and all write permissions; let all users read, as the sandbox has its own.
+    """Remove all write permissions; let all users read, as the sandbox has its own.
 
     ``user``: the owner to give everything to, if another user wrote it.
     """
-    shutil.rmtree(draft / "site" / "bin", ignore_errors=True)
     (draft / "site" / ".lock").unlink(missing_ok=True)  # of uv
     for folder, _, files in os.walk(draft):
         if user is not None:

@@ -1,7 +1,8 @@
 """Write the locks of environments, with hashes: `python -m scripts.lock [NAME ...] [-- ARGUMENTS OF uv pip compile]`.
 
 An environment of model servers has the packages of its formats and of the harness; that of a simulator those of
-`packages.in` in its folder; that of a converter or a server those of its NAME.in. Without names, all locks are written.
+`packages.in` in its folder; that of a converter, a server or a communication model
+those of its NAME.in. Without names, all locks are written.
 Pins stay unless ``-- --upgrade``. `scripts/uv.txt`, from which uv itself is installed, follows `uv.lock`, and is
 written each time.
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 import uv
 
 from runtimes import formats
-from runtimes.catalogue import CONVERTERS, MODEL_SERVERS, REQUIREMENTS, SERVERS, SIMULATORS
+from runtimes.catalogue import COMMUNICATIONS, CONVERTERS, MODEL_SERVERS, REQUIREMENTS, SERVERS, SIMULATORS
 
 BOOTSTRAP = Path("scripts/uv.txt")
 #: Packages that the harness itself imports in every environment.
@@ -30,7 +31,7 @@ def requirements() -> Mapping[Path, str]:
         MODEL_SERVERS / f"{name}.lock": "\n".join(sorted({*HARNESS, *named})) + "\n"
         for name, named in packages().items()
     }
-    sources = [path for folder in (CONVERTERS, SERVERS) for path in sorted(folder.glob("*.in"))]
+    sources = [path for folder in (CONVERTERS, SERVERS, COMMUNICATIONS) for path in sorted(folder.glob("*.in"))]
     sources += sorted(SIMULATORS.glob(f"*/{REQUIREMENTS}"))
     return by_lock | {path.with_suffix(".lock"): path.read_text() for path in sources}
 

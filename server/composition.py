@@ -41,7 +41,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
     from core.services.platform import PlatformOptions, build
     from runtimes.converters.confined_converter import ConverterLimits
     from runtimes.dependencies.installer import InstallerOptions
-    from workers.executors.registry import load_executor_configs, with_gangs, with_own_environments
+    from workers.executors.registry import load_executor_configs, with_own_environments
 
     executor_configs = load_executor_configs(settings.executors, settings.max_workers)
     store, connections = store_of(settings), connections_of(settings)
@@ -53,7 +53,6 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             home=settings.home.resolve(),
             executor_configs=executor_configs,
             own_environments=with_own_environments(executor_configs),
-            gang_executors=with_gangs(executor_configs),
             sandbox=confinement,
             streams=settings.streams,
             roles=partial(role_health.problem, settings.run_dir),

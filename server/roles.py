@@ -137,7 +137,7 @@ def dispatch(settings: Settings) -> int:
     from workers.dispatcher import Dispatcher
     from workers.dispatcher_metrics import DispatcherMetrics
     from workers.executors.base import LocalPaths, Measured
-    from workers.executors.registry import load_executor_configs, open_executors, with_gangs
+    from workers.executors.registry import load_executor_configs, open_executors
     from workers.managed_executor import ManagedExecutor
 
     stop = _stop_event()
@@ -163,7 +163,6 @@ def dispatch(settings: Settings) -> int:
             platform.notifier,
             executor_configs=executor_configs,
             runner_api_url=settings.runner_api_address,
-            gangs=with_gangs(executor_configs),
             trusted=settings.allows_trusted,
         ),
         [ManagedExecutor(context, executors[context.name]) for context in executor_configs],

@@ -1,23 +1,19 @@
-"""Gang runner: leases tasks and has the gang's leader run them, one after the other.
+"""Gang runner of a pod: has the gang's leader, in the container beside it, run the tasks of a launch.
 
 ``python -m workers.gang_runner --launch FILE --sockets FOLDER``
 
 It reads the document that workers/standalone_runner.py reads, and its ``format``. It listens on ``gang.sock`` in FOLDER
-for the leader (`runtimes.harness.gang.replica`) in the container beside it, and takes no lease before all replicas are
-connected, so that no lease expires while replicas start. The metrics of a task are the first replica's result as the
-program wrote it: no evaluator judges it. A program that fails is a failed task. A gang that loses a replica is a lost
-worker: the next gang repeats the task, until the task has lost three gangs.
+for the leader (`runtimes.harness.gang.replica`), and takes no lease before all replicas are connected, so that no lease
+expires while replicas start.
 """
 
 # isort: off
-from runtimes.harness.dataset_definition import definition_of
 from runtimes.harness.runner import stop_signal  # noqa: F401 - first: until then the kernel drops a container's SIGTERM
 
 # isort: on
 import argparse
 import json
 import logging
-import math
 import os
 import signal
 import socket
@@ -26,17 +22,15 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runtimes.harness.evaluator.result_batch import Played, ResultBatch
-from runtimes.harness.evaluator.tasks import TaskPlan
+import msgspec
+
+from runtimes.harness.evaluator.result_batch import Played
+from runtimes.harness.gang.gang_runner import GangLaunch, GangRunner, GangStopped, outcome_of
 from runtimes.harness.gang.gang_transport import GangConnection, ReplicaLost
-from runtimes.harness.gang.replica import LATE, RESULT
-from runtimes.harness.runner.framed_socket import Batch
-from runtimes.harness.runner.lease_client import HeldLease, LeaseClient
-from runtimes.harness.runner.runner import DONE, INTERNAL_ERROR, LAST_REQUEST, STOPPED, TASK_PATIENCE, UNREACHABLE
+from runtimes.harness.runner.runner import DONE, INTERNAL_ERROR, STOPPED, UNREACHABLE
 from runtimes.harness.runner.runner_api_client import (
     Credentials,
     LaunchOver,
@@ -52,123 +46,33 @@ SOCKET = "gang.sock"
 LOST = 77
 #: Seconds to wait for the leader.
 LEADER_TIMEOUT = 900.0
-#: Seconds of results per report.
-FLUSH = 1.0
 _CREDENTIALS = struct.Struct("3i")
 
 
-class GangStopped(Exception):
-    """The gang runner received SIGTERM."""
+class ProgramEnd(msgspec.Struct):
+    """How a task's program ended: its exit status, and the text of its result."""
+
+    exit: int
+    result: str | None = None
 
 
-@dataclass(slots=True)
-class GangPage:
-    """The gang's current task, and the task to stop before; shared with the heartbeat thread."""
+class PodGang:
+    """A gang of pods, by the connection to its leader. After a loss all of its pods start again, the leader's too."""
 
-    task: int = -1
-    stop: int = 0
+    returns = False
 
-
-class GangRunner:
-    """Runs a launch's tasks on one gang, which counts as one worker."""
-
-    def __init__(
-        self, credentials: Credentials, description: Mapping[str, Any], leader: GangConnection, name: str
-    ) -> None:
-        play = description["play"]
-        self._definition = definition_of(play.get("definition", {}))
-        self._plan = TaskPlan(play["tasks"])
-        self._patience = self._definition.task_patience or TASK_PATIENCE
-        self._stop = threading.Event()
-        self._lease_client = LeaseClient(credentials, self._stop)
-        self._leases = self._lease_client.holder(name)
-        self._page = GangPage()
+    def __init__(self, leader: GangConnection) -> None:
         self._leader = leader
 
-    def run(self) -> None:
-        """Lease, run, report, until no work is left. Raises LaunchOver, ReplicaLost or GangStopped."""
-        threading.Thread(target=self._keep_renewing, name="heartbeat", daemon=True).start()
-        while (held_lease := self._leases.next(self._page)) is not None:
-            self._run_lease(held_lease)
-
-    def _run_lease(self, held_lease: HeldLease) -> None:
-        """Run a lease to its end, or until it is lost."""
-        batch = ResultBatch(self._definition, "none", None)
-        since = time.monotonic()
-        while (tasks := self._leases.resume(held_lease)) is not None:
-            batch.begin(tasks.start)
-            while batch.to < self._page.stop:
-                self._page.task = batch.to
-                try:
-                    result = self._run_task(batch.to)
-                except (ReplicaLost, GangStopped) as error:
-                    self._report(held_lease, batch, last=True)
-                    if isinstance(error, ReplicaLost):
-                        self._leases.report_death(held_lease, batch.to, f"the gang is lost: {error}")
-                    raise
-                batch.add(self._plan.locate(batch.to), {}, result)
-                careful = batch.to <= held_lease.granted.careful + 1
-                if careful or batch.full or batch.to >= self._page.stop or time.monotonic() - since > FLUSH:
-                    self._report(held_lease, batch)
-                    since = time.monotonic()
-            self._report(held_lease, batch)  # a heartbeat may have lowered the page's stop meanwhile
-
-    def _run_task(self, task: int) -> Played:
-        """Have the gang run one task."""
-        located = self._plan.locate(task)
-        scenario: dict[str, Any] = {"index": located.index, "repeat": located.repeat, "seed": located.seed}
-        scenario["params"] = dict(located.params)
+    def run(self, scenario: Mapping[str, object], patience: float) -> Played:
+        """Run one task."""
         began = time.monotonic()
-        self._leader.send(scenario=scenario, patience=self._patience)
+        self._leader.send(scenario=scenario, patience=patience)
         messages = self._leader.receive()
         while not messages:
             messages = self._leader.receive()
-        return outcome_of(messages[0], self._patience, time.monotonic() - began)
-
-    def _report(self, held_lease: HeldLease, batch: ResultBatch, *, last: bool = False) -> None:
-        """Report the results so far, if there are any and the lease still wants them."""
-        if not len(batch):
-            return
-        contents = batch.take()
-        lines = memoryview(contents["lines"])
-        results = Batch(since=contents["from"], to=contents["to"], lines=lines, sketch=contents["sketch"])
-        if held_lease.continues_with(results):
-            self._leases.report(held_lease, results, last=last)
-
-    def leave(self) -> None:
-        """Release unfinished leases without blame."""
-        self._lease_client.release(2 * LAST_REQUEST)
-
-    def _keep_renewing(self) -> None:
-        """Send heartbeats; end the process once the launch is over or the runner API rejects them."""
-        try:
-            while not self._stop.wait(self._lease_client.renew()):
-                pass
-        except (LaunchOver, Unreachable, RequestRejected) as error:
-            report_end(f"{error}")
-            os._exit(DONE if isinstance(error, LaunchOver) else UNREACHABLE)
-
-
-def outcome_of(message: Mapping[str, Any], patience: float, seconds: float) -> Played:
-    """Return a task's outcome from the program's exit status and its result text."""
-    code, text = int(message["exit"]), message.get("result")
-    if code == LATE:
-        return Played("timed_out", {}, error=f"the program took longer than {patience:g} s", seconds=seconds)
-    if code:
-        return Played("crashed", {}, error=f"the program exited with status {code}", seconds=seconds)
-    try:
-        metrics = json.loads(text) if text is not None and len(text) <= RESULT else None
-    except (ValueError, RecursionError):
-        metrics = None
-    if not isinstance(metrics, dict) or not all(is_metric(value) for value in metrics.values()):
-        error = "the first replica wrote no valid result: a JSON object of numbers, strings, booleans and nulls"
-        return Played("invalid", {}, error=error, seconds=seconds)
-    return Played("ok", metrics, seconds=seconds)
-
-
-def is_metric(value: Any) -> bool:
-    """Whether a value may be a metric."""
-    return value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
+        end = msgspec.convert(messages[0], ProgramEnd)
+        return outcome_of(end.exit, end.result, patience, time.monotonic() - began)
 
 
 def accept_leader(folder: Path, user: int) -> GangConnection:
@@ -207,13 +111,21 @@ def serve(document: Mapping[str, Any], folder: Path) -> tuple[int, str]:
         path, _ = inputs.download(files, model=None, dataset="none")
         name = "model.py" if document.get("format") == "python" else "model"
         leader.send(model=path, name=name)
-    runner = GangRunner(credentials, description, leader, document.get("name") or socket.gethostname())
+    name = document.get("name") or socket.gethostname()
+    launch = msgspec.convert(description, GangLaunch)
+    runner = GangRunner(credentials, launch, PodGang(leader), name, ended=end)
     try:
         runner.run()
     except GangStopped:
         runner.leave()
         raise
     return DONE, "there is no more work"
+
+
+def end(code: int, reason: str) -> None:
+    """End this process: the launch is over, or cannot go on."""
+    report_end(reason)
+    os._exit(code)
 
 
 def stop(*_: object) -> None:

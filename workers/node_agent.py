@@ -14,19 +14,22 @@ import shutil
 import socket
 import struct
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from common.ages import is_old_enough
 from common.errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
-from core.domain.scheduling.launches import LaunchStatus, Note, Phase
+from core.domain.scheduling.launches import Launch, LaunchStatus, Note, Phase
 from core.services.scheduling.compiled_models import stored_model
 from datasets.nodecache.model_files import ModelFiles
 from runtimes import formats
+from workers.local_gangs import GangProcess, local_gang_spec
 from workers.warm_runner_pool import WarmRunnerOptions, WarmRunnerPool
-from workers.warm_runners import WarmKind, WarmRunner
+from workers.warm_runners import ControlledRunner, PreparedFolders, WarmKind
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +58,7 @@ class RunningLaunch:
 
     workers: int
     folder: Path
-    warm_runner: WarmRunner | None = None
+    runner: ControlledRunner | None = None
     notes: tuple[Note, ...] = ()
     cores: tuple[int, ...] = ()
 
@@ -79,6 +82,8 @@ class Agent:
         self._run = home / "run"
         self._cores = cores
         self._refusal = refusal
+        self._sandbox = sandbox
+        self._prepared = PreparedFolders.below(home)
         self._fetch_timeout = fetch_timeout
         self._running: dict[str, RunningLaunch] = {}
         self._inherited: set[str] = set()  # launches of a previous agent process whose runners may still run
@@ -113,8 +118,8 @@ class Agent:
         await stop.wait()
         server.close()
         refilling.cancel()
-        in_use = [launch.warm_runner for launch in self._running.values() if launch.warm_runner]
-        await asyncio.gather(*(self._end(warm_runner) for warm_runner in in_use))
+        in_use = [launch.runner for launch in self._running.values() if launch.runner]
+        await asyncio.gather(*(self._end(runner) for runner in in_use))
         await self._pool.close(self._end)
         path.unlink(missing_ok=True)
 
@@ -171,12 +176,12 @@ class Agent:
         folder = self._launches / id
         if id in self._running or folder.exists():
             return
-        kind = WarmKind(**{field: launch[field] for field in WARM_FIELDS})
+        take = self._take_gang if launch.get("gang") else self._take_runner
         self._running[id] = running = RunningLaunch(launch["workers"], folder)
         try:
             model = await self._model_of(launch)
             if self._running.get(id) is running:  # it was not cancelled in the meantime
-                self._start(launch, kind, running, model)
+                self._start(launch, running, model, *take(launch))
         except BaseException:
             self._running.pop(id, None)
             shutil.rmtree(folder, ignore_errors=True)
@@ -196,29 +201,73 @@ class Agent:
                 f"the model has not arrived from the object store within {self._fetch_timeout:g} s"
             ) from None
 
-    def _start(self, launch: Mapping[str, Any], kind: WarmKind, running: RunningLaunch, model: Path) -> None:
+    def _take_runner(self, launch: Mapping[str, Any]) -> tuple[ControlledRunner, tuple[Note, ...]]:
+        """Return a warm runner for a launch, and what is to be noted of it."""
+        kind = WarmKind(**{field: launch[field] for field in WARM_FIELDS})
         cold = kind not in self._pool.kinds
-        warm_runner = self._pool.take(kind, running.workers)
-        if warm_runner is None:
+        runner = self._pool.take(kind, launch["workers"])
+        if runner is None:
             raise NotPrepared(
                 f"The environments of runtime {kind.runtime}, or the scenarios of dataset {kind.dataset}, are not on"
                 " this machine; they are staged again."
             )
-        running.warm_runner = warm_runner
-        running.notes = (cold_start(kind),) if cold else ()
+        self._pool.record_use(kind)
+        return runner, (cold_start(kind),) if cold else ()
+
+    def _take_gang(self, launch: Mapping[str, Any]) -> tuple[ControlledRunner, tuple[Note, ...]]:
+        """Return the runner of a gang."""
+        if self._sandbox is not None and self._sandbox < 3:
+            raise Unsafe(
+                "This machine has no namespaces in which a gang could have a network of its own. Set"
+                " WINDTUNNEL_SANDBOX=none to run gangs unconfined, or run them on Kubernetes."
+            )
+        gang = local_gang_spec(msgspec.convert(launch, Launch), self._prepared, self._sandbox)
+        if gang is None:
+            raise NotPrepared(
+                f"The packages of the program of simulation {launch['simulation_id']} are not on this machine; they are"
+                " staged again."
+            )
+        runner = GangProcess(gang, self._run / f"{launch['id']}.log")
+        loop = asyncio.get_running_loop()
+        loop.add_reader(runner.end, self._on_gang_end, loop, runner)
+        return runner, tuple(self._crowded_notes(gang.ranks))
+
+    def _crowded_notes(self, ranks: int) -> Iterator[Note]:
+        """Yield a note if a gang has more ranks than this machine has processors for it."""
+        if ranks > self._cores:
+            yield Note(
+                key="crowded",
+                message=f"{ranks} ranks share {self._cores} processors: each waits for the others' turns, so times say"
+                " nothing of how the program scales",
+            )
+
+    def _on_gang_end(self, loop: asyncio.AbstractEventLoop, runner: GangProcess) -> None:
+        if runner.ended:
+            loop.remove_reader(runner.end)
+            runner.reap()
+            self._on_end(runner)
+
+    def _start(
+        self,
+        launch: Mapping[str, Any],
+        running: RunningLaunch,
+        model: Path,
+        runner: ControlledRunner,
+        notes: tuple[Note, ...],
+    ) -> None:
+        running.runner, running.notes = runner, notes
         running.folder.mkdir()
-        warm_runner.log = warm_runner.log.rename(running.folder / "runner.log")
+        runner.log = runner.log.rename(running.folder / "runner.log")
         lock = os.open(running.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             running.cores = self._free_cores(running.workers)
             document = {"launch": launch["id"], "token": launch["token"], "url": launch["url"]}
             document |= {"workers": running.workers, "model": str(model), "cores": running.cores}
-            warm_runner.start_launch(document, lock)
+            runner.start_launch(document, lock)
         finally:
             os.close(lock)
         logger.info("launch %s started", launch["id"], extra={"launch": launch["id"]})
-        self._pool.record_use(kind)
 
     def _free_cores(self, count: int) -> tuple[int, ...]:
         """Return a core for each worker, or none if too few are free: then the kernel schedules the processes.
@@ -238,7 +287,7 @@ class Agent:
     def _status(self, id: str) -> LaunchStatus | None:
         running = self._running.get(id)
         if running is not None:
-            phase = Phase.STARTING if running.warm_runner is None else Phase.RUNNING
+            phase = Phase.STARTING if running.runner is None else Phase.RUNNING
             return LaunchStatus(id=id, phase=phase, notes=running.notes)
         folder = self._launches / id
         if not folder.is_dir():
@@ -254,8 +303,8 @@ class Agent:
     async def cancel(self, id: str) -> None:
         """End a launch's processes and remove its folder."""
         running = self._running.pop(id, None)
-        if running is not None and running.warm_runner is not None:
-            await self._end(running.warm_runner)
+        if running is not None and running.runner is not None:
+            await self._end(running.runner)
         shutil.rmtree(self._launches / id, ignore_errors=True)
 
     async def running(self) -> list[str]:
@@ -272,25 +321,25 @@ class Agent:
 
     # -- runners
 
-    def _on_end(self, warm_runner: WarmRunner) -> None:
+    def _on_end(self, runner: ControlledRunner) -> None:
         """Record how a launch ended whose runner has ended."""
         for id, launch in list(self._running.items()):
-            if launch.warm_runner is warm_runner:
+            if launch.runner is runner:
                 del self._running[id]
-                text = json.dumps({"exit": warm_runner.exit, "reason": warm_runner.reason})
+                text = json.dumps({"exit": runner.exit, "reason": runner.reason})
                 (launch.folder / "ended.json").write_text(text)
-                logger.info("launch %s ended: %s", id, warm_runner.reason, extra={"launch": id})
+                logger.info("launch %s ended: %s", id, runner.reason, extra={"launch": id})
                 self._remove_old_folders()
 
-    async def _end(self, warm_runner: WarmRunner) -> None:
-        if warm_runner.exit is not None:
+    async def _end(self, runner: ControlledRunner) -> None:
+        if runner.exit is not None:
             return
-        warm_runner.dismiss()
+        runner.dismiss()
         try:
-            await asyncio.wait_for(warm_runner.over.wait(), DISMISS_TIMEOUT)
+            await asyncio.wait_for(runner.over.wait(), DISMISS_TIMEOUT)
         except TimeoutError:
-            warm_runner.kill()
-            await warm_runner.over.wait()
+            runner.kill()
+            await runner.over.wait()
 
     def _remove_old_folders(self) -> None:
         """Remove the folders of launches that ended long ago; now and then, because it reads all of them."""

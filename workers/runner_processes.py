@@ -15,17 +15,16 @@ from typing import IO, Any
 
 from runtimes import harness
 from runtimes.harness import python_process
-from runtimes.harness.runner.process_spec import ENTRIES
 
 
 class StartedProcess:
-    """A child of the agent."""
+    """A child of the agent. ``entry``: the harness's module that it runs."""
 
     def __init__(
-        self, python: str, options: Mapping[str, Any], descriptors: Mapping[str, int], output: IO[bytes]
+        self, python: str, entry: str, options: Mapping[str, Any], descriptors: Mapping[str, int], output: IO[bytes]
     ) -> None:
         paths = (str(Path(harness.__file__).parent.parent), sysconfig.get_path("purelib"))
-        self._popen = python_process.start(python, ENTRIES["runner"], paths, options, descriptors, output.fileno())
+        self._popen = python_process.start(python, entry, paths, options, descriptors, output.fileno())
         self.end = os.pidfd_open(self._popen.pid)
 
     @property

@@ -20,6 +20,7 @@ from datasets.catalogue import versions
 from datasets.nodecache.disk_cache import DiskCache
 from runtimes import catalogue, environments, harness
 from runtimes.harness.python_process import ending
+from runtimes.harness.runner.process_spec import ENTRIES
 from runtimes.harness.runner.processes import WorkerSpec
 from runtimes.harness.sandbox.allowances import LIBRARIES
 from workers.runner_processes import ForkedProcess, StartedProcess
@@ -76,7 +77,7 @@ def worker_spec_for(
         return None
     format = runtime.formats[kind.format]
     model_server = (
-        _own_environment(kind.environment, folders.cache)
+        own_environment(kind.environment, folders.cache)
         if kind.environment
         else environments.ready(format.environment, folders.environments)
     )
@@ -101,7 +102,8 @@ def worker_spec_for(
     )
 
 
-def _own_environment(name: str, cache: DiskCache) -> Path | None:
+def own_environment(name: str, cache: DiskCache) -> Path | None:
+    """Return the folder of an environment of a model's own packages; None if it is not on this node."""
     id = name.removeprefix("sha256:")
     return cache.tree(id) if cache.is_complete(id) else None
 
@@ -119,49 +121,17 @@ def base_interpreter() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
-class WarmRunner:
-    """A warm runner's process and its control socket. ``name``: also that of its processes, as far as they are forked.
+class ControlledRunner:
+    """A runner's process and its control socket, whose ``remote`` end the process gets."""
 
-    ``connections``: to the fork servers of its modules, passed on to the runner. ``fork_server``: a connection to the
-    one that forks the runner itself; without it, the runner is started.
-    """
+    _process: StartedProcess | ForkedProcess
 
-    def __init__(
-        self,
-        kind: WarmKind,
-        spec: WorkerSpec,
-        workers: int,
-        log: Path,
-        *,
-        name: str = "runner",
-        connections: Mapping[str, socket.socket] | None = None,
-        fork_server: socket.socket | None = None,
-    ) -> None:
-        self.kind = kind
+    def __init__(self, log: Path) -> None:
         self.log = log
-        self.name = name
-        self.forked = fork_server is not None
-        self._model_folder = spec.model_folder
-        self._site = spec.model_environment or spec.model_server_site
-        self._site_inode = _inode(self._site)
         self.exit: int | None = None
         self.over = asyncio.Event()  # set once it has been reaped
         self.reason: str | None = None
-        self._control, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        forks = {f"{module}_forks": connection.fileno() for module, connection in (connections or {}).items()}
-        options = {"worker_spec": spec.describe(), "workers": workers, "name": name}
-        with open(log, "wb") as output, remote:
-            descriptors = {"control": remote.fileno(), **forks}
-            self._process: StartedProcess | ForkedProcess = (
-                StartedProcess(spec.python, options, descriptors, output)
-                if fork_server is None
-                else ForkedProcess(fork_server, options, descriptors, output)
-            )
-
-    @property
-    def pid(self) -> int | None:
-        """The process id of a started one; a forked one is known by its name."""
-        return self._process.pid if isinstance(self._process, StartedProcess) else None
+        self._control, self.remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     @property
     def end(self) -> int:
@@ -172,10 +142,6 @@ class WarmRunner:
     def ended(self) -> bool:
         """Whether the process has ended."""
         return self._process.ended()
-
-    def is_current(self) -> bool:
-        """Whether the packages that its model servers were started with are still on this node."""
-        return _inode(self._site) == self._site_inode
 
     def start_launch(self, launch: Mapping[str, Any], lock: int) -> None:
         """Send the launch to the runner, with the descriptor of the lock that shows that the launch is running."""
@@ -196,8 +162,6 @@ class WarmRunner:
         self.exit = self._process.reap()
         self.reason = self._sent_reason() or self.reason or ending(self.exit)
         self._control.close()
-        if self._model_folder:
-            shutil.rmtree(self._model_folder, ignore_errors=True)
         self.over.set()
         return self.exit
 
@@ -207,3 +171,55 @@ class WarmRunner:
             return str(json.loads(data)["reason"]) if data else None
         except (OSError, ValueError):
             return None
+
+
+class WarmRunner(ControlledRunner):
+    """A warm runner's process and its control socket. ``name``: also that of its processes, as far as they are forked.
+
+    ``connections``: to the fork servers of its modules, passed on to the runner. ``fork_server``: a connection to the
+    one that forks the runner itself; without it, the runner is started.
+    """
+
+    def __init__(
+        self,
+        kind: WarmKind,
+        spec: WorkerSpec,
+        workers: int,
+        log: Path,
+        *,
+        name: str = "runner",
+        connections: Mapping[str, socket.socket] | None = None,
+        fork_server: socket.socket | None = None,
+    ) -> None:
+        super().__init__(log)
+        self.kind = kind
+        self.name = name
+        self.forked = fork_server is not None
+        self._model_folder = spec.model_folder
+        self._site = spec.model_environment or spec.model_server_site
+        self._site_inode = _inode(self._site)
+        forks = {f"{module}_forks": connection.fileno() for module, connection in (connections or {}).items()}
+        options = {"worker_spec": spec.describe(), "workers": workers, "name": name}
+        with open(log, "wb") as output, self.remote as remote:
+            descriptors = {"control": remote.fileno(), **forks}
+            self._process = (
+                StartedProcess(spec.python, ENTRIES["runner"], options, descriptors, output)
+                if fork_server is None
+                else ForkedProcess(fork_server, options, descriptors, output)
+            )
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of a started one; a forked one is known by its name."""
+        return self._process.pid if isinstance(self._process, StartedProcess) else None
+
+    def is_current(self) -> bool:
+        """Whether the packages that its model servers were started with are still on this node."""
+        return _inode(self._site) == self._site_inode
+
+    def reap(self) -> int:
+        """Wait for the runner's exit, and remove its model folder."""
+        code = super().reap()
+        if self._model_folder:
+            shutil.rmtree(self._model_folder, ignore_errors=True)
+        return code

@@ -97,7 +97,7 @@ class PlatformOptions:
 
     ``home``: folder of all data on this machine. ``sandbox``: this machine's sandbox, as recorded in provenance.
     ``own_environments``: names of the executors that bring their own environments and share no folder with this
-    machine. ``gang_executors``: names of the executors that can start gangs. ``streams``: maximum of open streams.
+    machine. ``streams``: maximum of open streams.
     ``roles``: returns which processes of the platform on this machine do not work, None if all do.
     ``trusted``: whether submissions may be trusted. ``disk_floor``: see `DiskFloor`. ``cache_nodes``: returns the nodes
     of the cache service, whose use is shown.
@@ -107,7 +107,6 @@ class PlatformOptions:
     executor_configs: Sequence[ExecutorConfig]
     sandbox: Mapping[str, object]
     own_environments: Collection[str] = ()
-    gang_executors: Collection[str] = ()
     streams: int = 1000
     lease_ttl: float = 10.0
     upload_ttl: float = 86_400.0
@@ -161,7 +160,6 @@ def build(
         catalogue.datasets,
         options.executor_configs,
         sandbox=options.sandbox,
-        gang_executors=options.gang_executors,
         trusted=options.trusted,
     )
     submissions = _submission_services(shared, files.models, resolver, changes, standstill)

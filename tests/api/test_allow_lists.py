@@ -54,7 +54,13 @@ PERMITTED: dict[str, Any] = {
     "queue": "team-a",
     "priority": "low",
 }
-CLUSTER = ExecutorConfig(name="cluster", kind="kubernetes", workers=4, equivalents=kind("kubernetes").equivalents)
+CLUSTER = ExecutorConfig(
+    name="cluster",
+    kind="kubernetes",
+    workers=4,
+    equivalents=kind("kubernetes").equivalents,
+    gangs=kind("kubernetes").gangs,
+)
 GENEROUS = replace(CLUSTER, name="generous", allowed=ALLOWED)
 LAPTOP = ExecutorConfig(name="laptop", kind="local", workers=64, ignored=kind("local").ignored)
 CONFIGS = [CLUSTER, GENEROUS, LAPTOP]
@@ -75,7 +81,6 @@ def platform(settings: Settings) -> Iterator[Platform]:
             executor_configs=CONFIGS,
             sandbox={"level": 3},
             own_environments=GANGS,
-            gang_executors=GANGS,
         ),
     )
     database.close()
@@ -88,9 +93,7 @@ def client(platform: Platform, settings: Settings) -> FlaskClient:
 
 
 def dispatch_of(platform: Platform, *configs: ExecutorConfig) -> Dispatch:
-    return Dispatch(
-        platform.database, platform.notifier, executor_configs=configs, runner_api_url="http://x", gangs=GANGS
-    )
+    return Dispatch(platform.database, platform.notifier, executor_configs=configs, runner_api_url="http://x")
 
 
 def post(client: FlaskClient, executor: str | None = None, **placement: Any) -> Any:
@@ -244,7 +247,6 @@ def test_a_stored_simulation_of_an_earlier_version_is_refused_at_its_turn_and_wh
         executor_configs=[CLUSTER, replace(GENEROUS, allowed={})],
         sandbox={"level": 3},
         own_environments=GANGS,
-        gang_executors=GANGS,
     )
     later = build(platform.database, open_store(settings.objects), LocalNotifier(), tightened)
     client = root.create_flask(later, settings, {"level": 3, "missing": []}).test_client()

@@ -8,7 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from core.domain.scheduling.admission import FreeCapacity
-from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.executor_config import ExecutorConfig, GangSupport
 from core.domain.scheduling.launches import Gang
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
@@ -20,8 +20,9 @@ from tests.api.answers import MODEL
 from tests.databases import sqlite_database
 from tests.dispatching import unended
 
-CLUSTER = ExecutorConfig(name="cluster", kind="kubernetes", workers=4)
+CLUSTER = ExecutorConfig(name="cluster", kind="kubernetes", workers=4, gangs=GangSupport(unattended=True))
 LAPTOP = ExecutorConfig(name="laptop", kind="local", workers=64)
+BENCH = ExecutorConfig(name="bench", kind="local", workers=2, gangs=GangSupport(crowds=True))
 
 
 @pytest.fixture
@@ -38,7 +39,6 @@ def platform(settings: Settings) -> Iterator[Platform]:
             executor_configs=[LAPTOP, CLUSTER],
             sandbox={"level": 3},
             own_environments=["cluster"],
-            gang_executors=["cluster"],
         ),
     )
     database.close()
@@ -65,7 +65,6 @@ def test_a_gang_is_launched_only_on_executors_that_support_gangs(client: FlaskCl
         platform.notifier,
         executor_configs=[LAPTOP, CLUSTER],
         runner_api_url="http://x",
-        gangs=["cluster"],
     )
     idle = [FreeCapacity(LAPTOP, LAPTOP.workers), FreeCapacity(CLUSTER, CLUSTER.workers)]
     assert [executor for _, executor in dispatch.snapshot().queue.admit(idle, time.time())] == ["cluster"]
@@ -87,7 +86,7 @@ def test_a_gang_is_launched_only_on_executors_that_support_gangs(client: FlaskCl
             {"gang": {"size": 3, "slices": 2, "command": ["x"]}},
             "No executor has capacity for a gang of 6 replicas; the maximum is 4",
         ),
-        ({"placement": {"executor": "laptop"}}, "No executor here starts gangs"),
+        ({"placement": {"executor": "laptop"}}, "No executor here starts such a gang"),
         ({"params": {"mesh": [1, 2]}}, "takes a number, a truth value or a text"),
     ],
 )
@@ -115,3 +114,20 @@ def test_the_size_of_a_gang_cannot_be_changed(client: FlaskClient) -> None:
     id = submit_gang(client).json["id"]
     refused = client.patch(f"/v1/simulations/{id}", json={"workers": 3})
     assert (refused.status_code, refused.json["type"]) == (409, "/problems/unsupported")
+
+
+@pytest.mark.parametrize("member", [{"image": "registry.example/solver:1"}, {"operator": "trainer"}])
+def test_a_gang_without_a_runner_is_refused_where_no_executor_could_start_it(
+    settings: Settings, member: dict[str, str]
+) -> None:
+    settings.home.mkdir()
+    database = sqlite_database(settings.home / "windtunnel.db")
+    options = PlatformOptions(home=settings.home, executor_configs=[BENCH], sandbox={"level": 3})
+    platform = build(database, open_store(settings.objects), LocalNotifier(), options)
+    platform.files.models.add((MODEL,), filename="model.py", name="mine")
+    client = root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client()
+    refused = submit_gang(client, gang={"size": 1, "command": ["x"]} | member, scenarios={"range": [0, 1]})
+    assert refused.status_code == 422 and "it needs Kubernetes" in refused.json["detail"], refused.json
+    larger = submit_gang(client, gang={"size": 3, "command": ["x"]})
+    assert larger.status_code == 201, larger.json  # its replicas share processors
+    database.close()

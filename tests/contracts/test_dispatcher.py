@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from common.errors import Gone, NotGranted, PlatformError, Unsupported
-from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.executor_config import ExecutorConfig, GangSupport
 from core.domain.scheduling.launches import Launch, LaunchStatus, Note, Phase
 from core.domain.scheduling.ranges import Ended, Later
 from core.domain.scheduling.states import State
@@ -104,7 +104,6 @@ class DispatcherRig:
             self.platform.notifier,
             executor_configs=[executor.config for executor in executors],
             runner_api_url="http://127.0.0.1:1",
-            gangs=[executor.name for executor in executors],
         )
         self.dispatcher = Dispatcher(
             self.platform.scheduling, self.dispatch, executors, run_dir=self.run_dir, ttl=1.0, interval=0.1
@@ -216,8 +215,10 @@ def rig(tmp_path: Path) -> Iterator[DispatcherRig]:
 def dispatcher_rig(home: Path, database: Database, objects: ObjectStore | None = None) -> Iterator[DispatcherRig]:
     """Open a platform in a home, with a dispatcher; the database is closed at the end."""
     allowed = {"queue": ["team-*"], "runtime_ref": ["torch-*"], "image": ["site/*"]}
+    gangs = GangSupport(unattended=True)
     executor_configs = [
-        ExecutorConfig(name=name, kind="fake", workers=2, grace=0.4, allowed=allowed) for name in ("east", "west")
+        ExecutorConfig(name=name, kind="fake", workers=2, grace=0.4, allowed=allowed, gangs=gangs)
+        for name in ("east", "west")
     ]
     platform = build(
         database,
@@ -228,7 +229,6 @@ def dispatcher_rig(home: Path, database: Database, objects: ObjectStore | None =
             executor_configs=executor_configs,
             sandbox={"level": 3},
             own_environments=["east", "west"],  # nothing is prepared on this machine
-            gang_executors=["east", "west"],
             lease_ttl=1.0,
         ),
     )

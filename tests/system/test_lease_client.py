@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from runtimes.harness.gang.gang_runner import GangPage
 from runtimes.harness.runner.framed_socket import Batch
 from runtimes.harness.runner.lease_client import HeldLease, LeaseClient
 from runtimes.harness.runner.runner_api_client import Credentials
 from tests.api.answers import line
 from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
-from workers.gang_runner import GangPage
 
 TTL = 9.0
 

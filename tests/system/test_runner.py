@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
+from runtimes.harness.gang.gang_runner import GangPage
 from runtimes.harness.runner.framed_socket import Batch
 from runtimes.harness.runner.lease_client import LeaseClient
 from runtimes.harness.runner.processes import ChildProcess, WorkerSpec
 from runtimes.harness.runner.runner_api_client import Credentials, LaunchOver
 from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.waiting import until
-from workers.gang_runner import GangPage
 
 ROOT = Path(__file__).parents[2]
 STUB_HARNESS = Path(__file__).parent / "stub_harness" / "harness"

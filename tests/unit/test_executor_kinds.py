@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from core.domain.scheduling.allowed_options import OPTIONS
+from core.domain.scheduling.executor_config import GangSupport
 from workers import executors
 from workers.executors import registry
 from workers.executors.base import ExecutorKind
@@ -74,7 +75,7 @@ def test_an_executor_has_the_capabilities_of_its_kind(tmp_path: Path) -> None:
     kinds = ("kubernetes", "local", "slurm")
     configs = registry.load_executor_configs(config_file(tmp_path, *({"kind": kind} for kind in kinds)), 1)
     assert registry.with_own_environments(configs) == {"e0"}
-    assert registry.with_gangs(configs) == {"e0"}
+    assert [config.gangs for config in configs] == [GangSupport(unattended=True), GangSupport(crowds=True), None]
     assert registry.with_node_agent(configs) == {"e1"}
 
 
@@ -109,7 +110,7 @@ def test_reading_the_configuration_imports_no_client_of_any_kind(tmp_path: Path)
     program = (
         "import sys; from workers.executors import registry;"
         f"configs = registry.load_executor_configs({file!r}, 1);"
-        "registry.with_gangs(configs), registry.with_own_environments(configs), registry.with_node_agent(configs);"
+        "registry.with_own_environments(configs), registry.with_node_agent(configs);"
         "print(*(name for name in sys.modules if name.startswith('workers.executors.')))"
     )
     output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout

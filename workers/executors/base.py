@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_check
 
 import msgspec
 
+from core.domain.scheduling.executor_config import GangSupport
 from core.domain.scheduling.launches import Launch, LaunchStatus, WarmLaunch
 
 if TYPE_CHECKING:
@@ -114,8 +115,8 @@ class ExecutorKind(Generic[Options]):
     open: Callable[[str, Options, LocalPaths], Executor]
     #: Whether runners bring their environments (container images) and share no folder with this machine.
     own_environments: bool = False
-    #: Whether it runs gangs.
-    gangs: bool = False
+    #: The gangs that it starts; None: none.
+    gangs: GangSupport | None = None
     #: Whether launches run on this machine's node agent, so that the supervisor starts that role.
     node_agent: bool = False
     #: Whether launches that still load their model lend their workers: nobody but the platform counts them. A cluster

@@ -11,6 +11,7 @@ import msgspec
 
 from common.errors import NotPrepared, OriginFailed, OriginRefused, PlatformError, StoreUnavailable, Unsafe, Unsupported
 from core.domain.scheduling.allowed_options import OPTIONS
+from core.domain.scheduling.executor_config import GangSupport
 from core.domain.scheduling.launches import Launch, LaunchStatus
 from workers.executors.base import ExecutorKind, LocalPaths
 
@@ -78,4 +79,11 @@ def open(name: str, options: LocalOptions, paths: LocalPaths) -> LocalExecutor:
 
 
 #: Launches use the environments that are prepared on this machine, and of a placement nothing but the executor's name.
-KIND = ExecutorKind(options=LocalOptions, open=open, node_agent=True, lends=True, ignored=frozenset(OPTIONS))
+KIND = ExecutorKind(
+    options=LocalOptions,
+    open=open,
+    gangs=GangSupport(crowds=True),
+    node_agent=True,
+    lends=True,
+    ignored=frozenset(OPTIONS),
+)

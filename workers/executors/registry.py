@@ -61,18 +61,17 @@ def _with_kind(config: ExecutorConfig) -> ExecutorConfig:
     if useless := sorted(set(config.allowed) & executor_kind.ignored):
         raise ValueError(f"`allowed.{useless[0]}`: a {config.kind} executor ignores the option {useless[0]}")
     return replace(
-        config, ignored=executor_kind.ignored, equivalents=executor_kind.equivalents, lends=executor_kind.lends
+        config,
+        ignored=executor_kind.ignored,
+        equivalents=executor_kind.equivalents,
+        lends=executor_kind.lends,
+        gangs=executor_kind.gangs,
     )
 
 
 def with_own_environments(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str]:
     """Return names of executors that bring their own environments and share no folder with this machine."""
     return frozenset(config.name for config in executor_configs if kind(config.kind).own_environments)
-
-
-def with_gangs(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str]:
-    """Return names of executors that can run gangs."""
-    return frozenset(config.name for config in executor_configs if kind(config.kind).gangs)
 
 
 def with_node_agent(executor_configs: Iterable[ExecutorConfig]) -> frozenset[str]:

@@ -3,8 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from common.former_names import refuse_former_names
 from core.domain.scheduling.allowed_options import parsed_allowed
+from core.domain.scheduling.launches import Gang, replicas
 
 #: Seconds for which an executor may fail to answer before its launches count as lost.
 GRACE = 60.0
@@ -14,13 +17,26 @@ _KNOWN = {"name", "kind", "workers", "max_workers", "grace", "allowed", "options
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class GangSupport:
+    """The gangs that a kind of executor starts.
+
+    ``unattended``: also those without a runner (`Gang.attended`). ``crowds``: a gang may have more replicas than there
+    are workers, which then share processors.
+    """
+
+    unattended: bool = False
+    crowds: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ExecutorConfig:
     """An executor. ``workers``: maximum at work at once; ``max_workers``: maximum per simulation.
 
     ``kind`` names the module of `workers.executors` that runs launches there; only that module reads ``options``.
     ``allowed``: patterns of the names that submissions may give, by option (`core.domain.scheduling.allowed_options`).
-    ``ignored``, ``equivalents`` and ``lends`` are facts of the kind: options that it ignores, annotations with the
-    effect of another option, and whether launches that still load their model lend their workers.
+    ``ignored``, ``equivalents``, ``lends`` and ``gangs`` are facts of the kind: options that it ignores, annotations
+    with the effect of another option, whether launches that still load their model lend their workers, and the gangs
+    that it starts (None: none).
     """
 
     name: str
@@ -33,11 +49,23 @@ class ExecutorConfig:
     ignored: frozenset[str] = frozenset()
     equivalents: Mapping[str, str] = field(default_factory=dict)
     lends: bool = False
+    gangs: GangSupport | None = None
 
     def workers_for(self, requested: int | None) -> int:
         """Return the number of workers for a simulation that requests this many, or as many as possible (None)."""
         most = min(self.workers, self.max_workers or self.workers)
         return min(requested or most, most)
+
+    def starts(self, gang: Mapping[str, object] | None) -> bool:
+        """Return whether it starts such gangs; None: not a gang, which every executor starts."""
+        if gang is None:
+            return True
+        return self.gangs is not None and (self.gangs.unattended or msgspec.convert(gang, Gang).attended)
+
+    def has_room_for(self, gang: Mapping[str, object]) -> bool:
+        """Return whether all replicas of a gang fit here once nothing else runs."""
+        count = replicas(gang)
+        return (self.gangs is not None and self.gangs.crowds) or self.workers_for(count) == count
 
 
 def parsed(document: object) -> tuple[ExecutorConfig, ...]:

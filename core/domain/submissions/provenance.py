@@ -43,6 +43,13 @@ class ResolvedRuntime(_ProvenancePart, frozen=True, kw_only=True):
     environment: str | None
 
 
+class ResolvedCommunication(_ProvenancePart, frozen=True, kw_only=True):
+    """A gang's communication model, and the digest of the environment that the platform has of it."""
+
+    name: str
+    environment: str
+
+
 class DatasetVersion(_ProvenancePart, frozen=True, kw_only=True):
     """A version of a dataset, by the digest of its definition or of its files."""
 
@@ -118,6 +125,8 @@ class Provenance(_ProvenancePart, frozen=True, kw_only=True):
     simulator: ResolvedSimulator
     platform: PlatformFacts
     play: PlaySettings
+    #: Of a gang whose communication model has an environment, such as MPI's launcher.
+    communication: ResolvedCommunication | None = None
 
     @property
     def played_model(self) -> PlayedModel:

@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -62,7 +62,6 @@ class Dispatch:
         *,
         executor_configs: Sequence[ExecutorConfig],
         runner_api_url: str,
-        gangs: Collection[str] = (),
         trusted: bool = True,
     ) -> None:
         self._trusted = trusted
@@ -70,7 +69,7 @@ class Dispatch:
         self._notifier = notifier
         self._executor_configs = {config.name: config for config in executor_configs}
         self._url = runner_api_url
-        self._snapshots = SnapshotReader(database, self._executor_configs, gangs)
+        self._snapshots = SnapshotReader(database, self._executor_configs)
         self.epoch: int | None = None
         #: Whether a launch has ended, or a simulation has been queued again, since the last snapshot.
         self.outdated = False

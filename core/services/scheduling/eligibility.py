@@ -1,6 +1,6 @@
 """Eligibility: the executors that could run a simulation, by their support of gangs and their allow-lists."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from core.domain.scheduling.allowed_options import named_values
 from core.domain.scheduling.executor_config import ExecutorConfig
@@ -8,25 +8,21 @@ from core.domain.scheduling.permissions import permitting
 
 
 class Eligibility:
-    """The executors, and what each of them supports and allows. ``gangs``: names of those that can start gangs."""
+    """The executors, and what each of them supports and allows."""
 
-    def __init__(self, executor_configs: Mapping[str, ExecutorConfig], gangs: Iterable[str]) -> None:
+    def __init__(self, executor_configs: Mapping[str, ExecutorConfig]) -> None:
         self._executor_configs = executor_configs
-        self._gangs = frozenset(gangs)
 
-    def executors(
-        self, placement: Mapping[str, object], gang: Mapping[str, object] | None, requested: int | None
-    ) -> frozenset[str] | None:
+    def executors(self, placement: Mapping[str, object], gang: Mapping[str, object] | None) -> frozenset[str] | None:
         """Return the names of the executors that could run a submission; None: all.
 
-        ``requested``: number of workers, of a gang its replicas. If no executor allows what the submission names,
-        because an allow-list was shortened, all remain: the admission ends the simulation with the reason.
+        If no executor allows what the submission names, because an allow-list was shortened, all remain: the admission
+        ends the simulation with the reason.
         """
         eligible = None
         if gang is not None:
-            eligible = frozenset(
-                name for name in self._gangs if self._executor_configs[name].workers_for(requested) == requested
-            )
+            configs = self._executor_configs.values()
+            eligible = frozenset(config.name for config in configs if config.starts(gang) and config.has_room_for(gang))
         if next(named_values(placement, gang), None) is None:
             return eligible
         wanted = placement.get("executor") or ""

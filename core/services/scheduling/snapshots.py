@@ -153,12 +153,10 @@ class SnapshotReader:
     one. At the start, and every VERIFY_INTERVAL seconds, the ids and states of all rows are compared.
     """
 
-    def __init__(
-        self, database: Database, executor_configs: Mapping[str, ExecutorConfig], gangs: Iterable[str]
-    ) -> None:
+    def __init__(self, database: Database, executor_configs: Mapping[str, ExecutorConfig]) -> None:
         self._database = database
         self._executor_configs = executor_configs
-        self._eligibility = Eligibility(executor_configs, gangs)
+        self._eligibility = Eligibility(executor_configs)
         self._queue = AdmissionQueue()
         self._active: dict[str, ActiveSimulation] = {}
         self._verify_at = float("-inf")
@@ -261,7 +259,7 @@ class SnapshotReader:
             not_before=row.not_before,
             brief=bool(row.dry_run),
             executor=spec.executor,
-            eligible=self._eligibility.executors(spec.placement or {}, spec.gang, requested),
+            eligible=self._eligibility.executors(spec.placement or {}, spec.gang),
             prepared=row.preparation == Preparation.DONE,
         )
 
@@ -280,7 +278,7 @@ class SnapshotReader:
             workers=self._executor_configs[executor].workers_for(requested) if executor else 1,
             submitted_at=row.created_at,
             started_at=row.started_at,
-            eligible=self._eligibility.executors(spec.placement or {}, spec.gang, requested),
+            eligible=self._eligibility.executors(spec.placement or {}, spec.gang),
             stored_provenance=row.provenance,
             stored_spec=row.spec,
             project=row.project,

@@ -444,4 +444,6 @@ def _specs(provenance: Provenance) -> Iterator[environments.Environment]:
     model = provenance.played_model
     if not has_dependencies(provenance):
         yield catalogue.runtime(model.runtime).formats[model.format].environment
+    if provenance.communication is not None:
+        yield catalogue.communications()[provenance.communication.name]
     yield catalogue.simulators()[provenance.simulator.name]

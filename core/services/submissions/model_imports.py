@@ -23,7 +23,6 @@ from core.domain.submissions.listing import search_text
 from core.domain.submissions.provenance import provenance_of
 from core.domain.submissions.records import Model
 from core.domain.submissions.stored_documents import decode_document, update_document
-from core.domain.submissions.submission_spec import spec_of
 from core.domain.submissions.tags import check_tags
 from core.notifications.notifier import Notifier
 from core.services.claims import Action, ClaimedJob, ClaimLost, DiskFull, FailedAttempt, OnError
@@ -218,8 +217,7 @@ class ModelImports:
         """Return the columns of a simulation that follow from its model; raise a PlatformError if it does not fit."""
         with self._database.read() as c:
             row = simulations.find(c, id)
-        gang = spec_of(row.spec).gang is not None
-        provenance, runtime = self._resolver.with_model(provenance_of(row.provenance), model, source, gang=gang)
+        provenance, runtime = self._resolver.with_model(provenance_of(row.provenance), model, source)
         columns = {"provenance": update_document(row.provenance, provenance), "runtime": runtime, "model": model.name}
         columns["search"] = search_text(model.name, row.dataset, runtime, decode_document(row.labels, dict[str, str]))
         return columns | {"digest": model.digest}

@@ -2,7 +2,7 @@
 
 import math
 import platform
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from core.domain.submissions.provenance import (
     PlatformFacts,
     PlaySettings,
     Provenance,
+    ResolvedCommunication,
     ResolvedModel,
     ResolvedRuntime,
     ResolvedSimulator,
@@ -51,10 +52,7 @@ class Resolved:
 
 
 class Resolver:
-    """Resolves submissions. ``gang_executors``: names of executors that can start gangs.
-
-    ``trusted``: whether the operator allows trusted runs.
-    """
+    """Resolves submissions. ``trusted``: whether the operator allows trusted runs."""
 
     def __init__(
         self,
@@ -63,7 +61,6 @@ class Resolver:
         executor_configs: Sequence[ExecutorConfig],
         *,
         sandbox: Mapping[str, object],
-        gang_executors: Collection[str],
         trusted: bool,
     ) -> None:
         self._trusted = trusted
@@ -71,7 +68,6 @@ class Resolver:
         self._datasets = datasets
         self.executor_configs = {config.name: config for config in executor_configs}
         self._sandbox = sandbox
-        self._gang_executors = frozenset(gang_executors)
 
     def resolve(self, submission: Submission, model: Model | None = None) -> Resolved:
         """Resolve a submission; ``model``: the model sent with it. Raise a PlatformError if it can never run."""
@@ -94,18 +90,16 @@ class Resolver:
             raise Invalid("A gang of an operator, or with an image of its own, runs its command once: submit one task.")
         provenance = self._provenance(submission, dataset, runtime, plan)
         if model is not None and runtime is not None:
-            provenance = self._described(provenance, runtime, model, model.source, gang=submission.gang is not None)
+            provenance = self._described(provenance, runtime, model, model.source)
         return Resolved(dataset, runtime, model, provenance, model is None or self._models.is_stored(model))
 
-    def with_model(
-        self, provenance: Provenance, model: Model, source: Mapping[str, object], *, gang: bool
-    ) -> tuple[Provenance, str]:
+    def with_model(self, provenance: Provenance, model: Model, source: Mapping[str, object]) -> tuple[Provenance, str]:
         """Return a provenance with the model that its submission named by reference, and the name of its runtime.
 
         Raise FormatMismatch or UnknownFormat if the model does not fit the runtime.
         """
         runtime = self._runtime_of(model, provenance.runtime.name)
-        return self._described(provenance, runtime, model, source, gang=gang), runtime.name
+        return self._described(provenance, runtime, model, source), runtime.name
 
     def _check_placement(self, submission: Submission) -> None:
         """Raise Invalid for a placement that no executor can satisfy."""
@@ -136,7 +130,8 @@ class Resolver:
             raise Invalid("`gang.command` is missing: the program that each replica runs, in the folder of the model.")
         candidates = self.candidates(submission.placement, submission.gang)
         if not candidates:
-            raise Invalid("No executor here starts gangs; Kubernetes executors do.")
+            unattended = "" if gang.attended else " With an `image` or an `operator` it needs Kubernetes."
+            raise Invalid(f"No executor here starts such a gang.{unattended}")
         if not self._with_capacity(submission):
             most = max(config.workers_for(None) for config in candidates)
             size = replicas(submission.gang)
@@ -148,14 +143,13 @@ class Resolver:
         return [
             config
             for name, config in self.executor_configs.items()
-            if requested in {None, "", name} and (gang is None or name in self._gang_executors)
+            if requested in {None, "", name} and config.starts(gang)
         ]
 
     def _with_capacity(self, submission: Submission) -> list[ExecutorConfig]:
         """Return the candidates, of a gang those on which all of its replicas fit."""
-        size = replicas(submission.gang) if submission.gang is not None else 1
-        candidates = self.candidates(submission.placement, submission.gang)
-        return [config for config in candidates if config.workers_for(size) >= size]
+        candidates, gang = self.candidates(submission.placement, submission.gang), submission.gang
+        return candidates if gang is None else [config for config in candidates if config.has_room_for(gang)]
 
     def _choose(self, submission: Submission, model: Model | None, dataset: Dataset) -> tuple[catalogue.Runtime, Model]:
         runtime = catalogue.runtime(submission.runtime) if submission.runtime is not None else None
@@ -239,6 +233,7 @@ class Resolver:
                 name=dataset.simulator, environment=catalogue.simulators()[dataset.simulator].digest
             ),
             platform=PlatformFacts(windtunnel=VERSION, machine=platform.machine(), sandbox=dict(self._sandbox)),
+            communication=_communication(submission.gang),
             play=PlaySettings(
                 tasks=plan,
                 params=plan["params"],
@@ -258,8 +253,6 @@ class Resolver:
         runtime: catalogue.Runtime,
         model: Model,
         source: Mapping[str, object] | None,
-        *,
-        gang: bool,
     ) -> Provenance:
         """Return a provenance with its model and what follows from that: runtime, isolation, dependencies."""
         format = runtime.formats[model.format]
@@ -270,7 +263,7 @@ class Resolver:
                 formats=[name for name, each in runtime.formats.items() if each.format.start is None],
             )
         dependencies = None
-        if model.dependencies is not None and not gang:  # a gang's program has the image's packages
+        if model.dependencies is not None:
             dependencies = ModelDependencies(file=str(model.dependencies["file"]), lock=None)
         described = replace(
             provenance,
@@ -287,6 +280,15 @@ class Resolver:
         )
         lock = self._models.lock(model) if dependencies is not None else None
         return described if lock is None else with_lock(described, lock)  # else staging resolves it
+
+
+def _communication(gang: Mapping[str, object] | None) -> ResolvedCommunication | None:
+    """Return what the platform has of a gang's communication model; None: nothing, or its image brings that."""
+    described = msgspec.convert(gang, Gang) if gang is not None else None
+    if described is None or not described.attended:
+        return None
+    environment = catalogue.communications().get(described.communication)
+    return None if environment is None else ResolvedCommunication(name=environment.name, environment=environment.digest)
 
 
 def _name_of(reference: str) -> str:

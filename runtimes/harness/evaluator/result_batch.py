@@ -47,8 +47,21 @@ class LoadedModel(msgspec.Struct):
     memory: int | None
 
 
+class RankTiming(msgspec.Struct):
+    """A rank of a gang: its host, and the seconds of processor time that it and its children used.
+
+    ``waiting``: seconds in calls of MPI that may wait for others; ``sent``: bytes that it gave to MPI to send; None:
+    not measured.
+    """
+
+    host: str
+    computing: float
+    waiting: float | None
+    sent: int | None
+
+
 class Timing(msgspec.Struct, omit_defaults=True):
-    """The only part of a result that may differ between two runs. ``model``: of a dry run.
+    """The only part of a result that may differ between two runs. ``model``: of a dry run; ``ranks``: of a gang.
 
     ``worlds``: the most scenarios that a request for actions was for, whose latencies are those of the request; and
     ``kernel``: how the actions were computed, "one" after the other or all "rows" together.
@@ -59,6 +72,7 @@ class Timing(msgspec.Struct, omit_defaults=True):
     worlds: int
     kernel: Kernel
     model: LoadedModel | None = None
+    ranks: Sequence[RankTiming] = ()
 
 
 class ResultLine(msgspec.Struct):
@@ -85,6 +99,7 @@ class Played(msgspec.Struct):
     actions: list[bytes] = []
     worlds: int = 1
     kernel: Kernel = "one"
+    ranks: Sequence[RankTiming] = ()
 
 
 def plain(value: Any) -> Any:
@@ -162,6 +177,7 @@ class ResultBatch:
             worlds=played.worlds,
             kernel=played.kernel,
             model=played.model,
+            ranks=played.ranks,
         )
         line = ResultLine(
             task=task,

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 #: Limit in bytes of a received line; a result is part of one.
-LONGEST = 16 << 20
+LONGEST_MESSAGE = 16 << 20
+#: Limit of a program's result in characters; of a longer result, one character more is sent.
+RESULT = 64 << 10
 
 Message = Mapping[str, Any]
 
@@ -54,9 +56,9 @@ class GangConnection:
         except OSError as error:
             raise ReplicaLost(str(error)) from None
         self._read += piece
-        if not piece or len(self._read) > LONGEST:
+        if not piece or len(self._read) > LONGEST_MESSAGE:
             raise ReplicaLost(
-                "it closed the connection" if not piece else f"it sent a line longer than {LONGEST >> 20} MiB"
+                "it closed the connection" if not piece else f"it sent a line longer than {LONGEST_MESSAGE >> 20} MiB"
             )
         *whole, rest = bytes(self._read).split(b"\n")
         self._read = bytearray(rest)
@@ -73,7 +75,7 @@ _libc = ctypes.CDLL(None)
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def _dying_with(parent: int) -> Callable[[], None]:
+def dying_with(parent: int) -> Callable[[], None]:
     """Return a ``preexec_fn``: the child is killed when its parent exits, and exits at once if it is gone already."""
 
     def ask() -> None:
@@ -90,7 +92,7 @@ def adopt_orphans() -> None:
     GangProgram.adopting = True
 
 
-def _sweep() -> None:
+def sweep() -> None:
     """Kill all children, and descendants that become children thereby: MPI ranks have sessions of their own."""
     while children := _children():
         for pid in children:
@@ -124,7 +126,7 @@ class GangProgram:
             env=environ(folder),
             cwd=model if model.is_dir() else None,
             start_new_session=True,
-            preexec_fn=_dying_with(os.getpid()),
+            preexec_fn=dying_with(os.getpid()),
         )
         self.pidfd = os.pidfd_open(self._process.pid)
 
@@ -135,7 +137,7 @@ class GangProgram:
         os.close(self.pidfd)
         code = self._process.wait()
         if self.adopting:
-            _sweep()
+            sweep()
         return code if code >= 0 else 128 - code
 
     def exit(self) -> int:

@@ -31,16 +31,24 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from .gang_transport import GangConnection, GangProgram, Message, ReplicaLost, adopt_orphans, lay_out, proof, unstarted
+from .gang_transport import (
+    RESULT,
+    GangConnection,
+    GangProgram,
+    Message,
+    ReplicaLost,
+    adopt_orphans,
+    lay_out,
+    proof,
+    unstarted,
+)
 
 #: Exit codes: success; a replica failed or was lost; the leader or the runner was never reached; stopped (SIGTERM).
 DONE, FAILED, ALONE, STOPPED = 0, 1, 75, 143
 #: Exit status of a program that exceeded its time limit, as of `timeout` (GNU coreutils).
 LATE = 124
-#: Limit of a program's result in characters; of a longer result, one character more is sent.
-RESULT = 64 << 10
 #: Seconds to wait for the other replicas, whose images may have to be pulled; and between two attempts to connect.
 PATIENCE, RETRY = 900.0, 0.1
 #: Exit status of MPI's proxy if its launcher does not listen yet; number of restarts, and seconds before each.
@@ -238,7 +246,7 @@ class Leader:
                     follower.send(**message)
 
     def run(
-        self, scenario: Any, command: Sequence[str], folder: Path, patience: float | None
+        self, scenario: object, command: Sequence[str], folder: Path, patience: float | None
     ) -> tuple[int, str | None]:
         """Run a task on all replicas; return the first exit status that is not 0 (else 0), and replica 0's result."""
         self._runs += 1

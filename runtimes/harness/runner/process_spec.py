@@ -15,6 +15,7 @@ ENTRIES: Mapping[str, str] = {
     "model_server": "model_server.confined_start",
     "fork_server": "runner.fork_server",
     "session": "session.session",
+    "gang": "gang.local_gang",
     "environment_probe": "evaluator.environment_probe",
 }
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from core.domain.scheduling.executor_config import GangSupport
 from workers.executors.base import ExecutorKind, LocalPaths
 from workers.executors.kubernetes.options import EQUIVALENTS, KubernetesOptions, parse
 
@@ -38,6 +39,6 @@ KIND = ExecutorKind(
     parser=parse,
     open=open,
     own_environments=True,
-    gangs=True,
+    gangs=GangSupport(unattended=True),
     equivalents=EQUIVALENTS,
 )

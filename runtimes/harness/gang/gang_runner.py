@@ -1,0 +1,173 @@
+"""Gang runner: leases the tasks of a launch and has a gang run them, one after the other.
+
+The metrics of a task are the first replica's result as the program wrote it: no evaluator judges it. A program that
+fails is a failed task. A gang that loses a replica is a lost worker: the task is repeated, until it has lost three.
+"""
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from ..dataset_definition import definition_of
+from ..evaluator.result_batch import Played, ResultBatch
+from ..evaluator.tasks import TaskPlan
+from ..runner.framed_socket import Batch
+from ..runner.lease_client import HeldLease, LeaseClient
+from ..runner.runner import DONE, LAST_REQUEST, TASK_PATIENCE, UNREACHABLE
+from ..runner.runner_api_client import Credentials, LaunchOver, RequestRejected, Unreachable
+from .gang_transport import RESULT, ReplicaLost
+from .replica import LATE
+
+#: Seconds of results per report.
+FLUSH = 1.0
+
+
+class GangStopped(Exception):
+    """The gang runner received SIGTERM."""
+
+
+@dataclass(slots=True)
+class GangPage:
+    """The gang's current task, and the task to stop before; shared with the heartbeat thread."""
+
+    task: int = -1
+    stop: int = 0
+
+
+class GangPlay(msgspec.Struct):
+    """Description of a simulation's tasks that a gang's runner reads."""
+
+    tasks: dict[str, object]
+    definition: dict[str, object] = {}
+
+
+class GangLaunch(msgspec.Struct):
+    """Description of a launch that a gang's runner reads."""
+
+    play: GangPlay
+
+
+class RunnableGang(Protocol):
+    """A gang as its runner sees it."""
+
+    #: Whether it is there again for the next task after it was lost.
+    returns: bool
+
+    def run(self, scenario: Mapping[str, object], patience: float) -> Played:
+        """Run one task, within ``patience`` seconds; return its outcome. Raises ReplicaLost."""
+
+
+class GangRunner:
+    """Runs a launch's tasks on one gang, which counts as one worker. ``ended``: called when the launch is over."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        launch: GangLaunch,
+        gang: RunnableGang,
+        name: str,
+        *,
+        ended: Callable[[int, str], None],
+    ) -> None:
+        self._definition = definition_of(launch.play.definition)
+        self._plan = TaskPlan(launch.play.tasks)
+        self._patience = self._definition.task_patience or TASK_PATIENCE
+        self._stop = threading.Event()
+        self._lease_client = LeaseClient(credentials, self._stop)
+        self._leases = self._lease_client.holder(name)
+        self._page = GangPage()
+        self._gang = gang
+        self._ended = ended
+
+    def run(self) -> None:
+        """Lease, run, report, until no work is left. Raises LaunchOver, ReplicaLost or GangStopped."""
+        threading.Thread(target=self._keep_renewing, name="heartbeat", daemon=True).start()
+        while (held_lease := self._leases.next(self._page)) is not None:
+            self._run_lease(held_lease)
+
+    def _run_lease(self, held_lease: HeldLease) -> None:
+        """Run a lease to its end, or until it is lost."""
+        batch = ResultBatch(self._definition, "none", None)
+        since = time.monotonic()
+        while (tasks := self._leases.resume(held_lease)) is not None:
+            batch.begin(tasks.start)
+            while batch.to < self._page.stop:
+                self._page.task = batch.to
+                try:
+                    result = self._run_task(batch.to)
+                except (ReplicaLost, GangStopped) as error:
+                    returns = isinstance(error, ReplicaLost) and self._gang.returns
+                    self._report(held_lease, batch, last=not returns)
+                    if isinstance(error, ReplicaLost) and (dropped := self._leases.drop()) is not None:
+                        self._leases.report_death(dropped, batch.to, f"the gang is lost: {error}")
+                    if returns:
+                        return
+                    raise
+                batch.add(self._plan.locate(batch.to), {}, result)
+                careful = batch.to <= held_lease.granted.careful + 1
+                if careful or batch.full or batch.to >= self._page.stop or time.monotonic() - since > FLUSH:
+                    self._report(held_lease, batch)
+                    since = time.monotonic()
+            self._report(held_lease, batch)  # a heartbeat may have lowered the page's stop meanwhile
+
+    def _run_task(self, task: int) -> Played:
+        """Have the gang run one task."""
+        located = self._plan.locate(task)
+        scenario: dict[str, object] = {"index": located.index, "repeat": located.repeat, "seed": located.seed}
+        scenario["params"] = dict(located.params)
+        return self._gang.run(scenario, self._patience)
+
+    def _report(self, held_lease: HeldLease, batch: ResultBatch, *, last: bool = False) -> None:
+        """Report the results so far, if there are any and the lease still wants them."""
+        if not len(batch):
+            return
+        results = msgspec.convert(batch.take(), Batch)
+        if held_lease.continues_with(results):
+            self._leases.report(held_lease, results, last=last)
+
+    def leave(self) -> None:
+        """Release unfinished leases without blame."""
+        self._lease_client.release(2 * LAST_REQUEST)
+
+    def _keep_renewing(self) -> None:
+        """Send heartbeats; say when the launch is over or the runner API rejects them."""
+        try:
+            while not self._stop.wait(self._lease_client.renew()):
+                pass
+        except (LaunchOver, Unreachable, RequestRejected) as error:
+            self._ended(DONE if isinstance(error, LaunchOver) else UNREACHABLE, f"{error}")
+
+
+def outcome_of(code: int, text: str | None, patience: float, seconds: float) -> Played:
+    """Return a task's outcome from the program's exit status and its result text."""
+    if code == LATE:
+        return Played("timed_out", {}, error=f"the program took longer than {patience:g} s", seconds=seconds)
+    if code:
+        return Played("crashed", {}, error=f"the program exited with status {code}", seconds=seconds)
+    return result_of(text, seconds)
+
+
+def result_of(text: str | None, seconds: float) -> Played:
+    """Return the outcome of a program that ended well, from the text of its result."""
+    try:
+        metrics = json.loads(text) if text is not None and len(text) <= RESULT else None
+    except (ValueError, RecursionError):
+        metrics = None
+    if not isinstance(metrics, dict) or not all(is_metric(value) for value in metrics.values()):
+        error = (
+            "the first replica gave no valid result: a flat JSON object of numbers, strings, booleans and nulls, in the"
+            " file that WINDTUNNEL_RESULT names or as its last line of JSON"
+        )
+        return Played("invalid", {}, error=error, seconds=seconds)
+    return Played("ok", metrics, seconds=seconds)
+
+
+def is_metric(value: object) -> bool:
+    """Whether a value may be a metric."""
+    return value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))

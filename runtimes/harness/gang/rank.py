@@ -1,0 +1,184 @@
+"""Rank: one process of a coupled program, started and awaited so that its end is known, whatever launched it.
+
+``python rank.py FOLDER COMMAND...`` passes on what COMMAND prints, ends as it ends, and leaves a JSON document in
+FOLDER, in a file with the rank's number: how and when it ended, what it used, its last lines, and the last line of
+JSON that it printed. A rank that was killed together with this process leaves none.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, NoReturn
+
+#: Variables that say a process's rank: of MPICH and Slurm, of Open MPI, and of a replica that is started by itself.
+NUMBERS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "WINDTUNNEL_GANG_INDEX")
+#: Lines that are kept, and the most bytes of them; a result is one of them.
+LINES, LONGEST_LINES = 12, 64 << 10
+#: Bytes read from a pipe at once.
+PIECE = 64 << 10
+PR_SET_PDEATHSIG = 1
+#: The variables that name the library that measures how a rank communicates (compiled/mpi_times.c), and its file.
+TIMES, MEASURES = "WINDTUNNEL_GANG_TIMES", "WINDTUNNEL_MPI_TIMES"
+
+
+class LastLines:
+    """The last lines of what a rank prints, and the last that looks like a JSON object."""
+
+    def __init__(self) -> None:
+        self.lines: deque[str] = deque(maxlen=LINES)
+        self.result: str | None = None
+        self._begun = b""
+
+    def add(self, data: bytes) -> None:
+        """Add printed bytes."""
+        *whole, self._begun = (self._begun + data).split(b"\n")
+        self._begun = self._begun[-LONGEST_LINES:]
+        for line in whole:
+            self._keep(line)
+
+    def close(self) -> None:
+        """Add the line that no line feed ended."""
+        if self._begun:
+            self._keep(self._begun)
+        self._begun = b""
+
+    def _keep(self, line: bytes) -> None:
+        text = line[-LONGEST_LINES:].decode(errors="replace").strip()
+        if not text:
+            return
+        self.lines.append(text[:1000])
+        if text.startswith("{") and text.endswith("}"):
+            self.result = text
+
+
+class Communicated(NamedTuple):
+    """How a rank communicated by MPI: seconds in calls that may wait, and bytes that it sent; None: not measured."""
+
+    waiting: float | None = None
+    sent: int | None = None
+
+    @classmethod
+    def read(cls, path: str) -> "Communicated":
+        """Return what the library wrote at the end of the process."""
+        try:
+            with open(path) as file:
+                waiting, sent = file.read(64).split()
+            return cls(float(waiting), int(sent))
+        except (OSError, ValueError):  # it communicated otherwise, or was killed
+            return cls()
+
+
+def number() -> int:
+    """Return this process's rank."""
+    return int(next((os.environ[name] for name in NUMBERS if name in os.environ), "0"))
+
+
+def main(folder: str, command: Sequence[str]) -> int:
+    """Run the command; return its exit status, negative for a signal."""
+    rank, began = number(), time.time()
+    printed, errors = LastLines(), LastLines()
+    pipes = [os.pipe(), os.pipe()]
+    parent = os.getpid()
+    if not (child := os.fork()):
+        _become(command, [writing for _, writing in pipes], parent, f"{folder}/.mpi-{rank}")
+    for _, writing in pipes:
+        os.close(writing)
+    _pass_on(child, {reading: reader for (reading, _), reader in zip(pipes, (printed, errors), strict=True)})
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    communicated = Communicated.read(f"{folder}/.mpi-{rank}")
+    document = {
+        "rank": rank,
+        "host": socket.gethostname(),
+        "exit": code,
+        "began": began,
+        "ended": time.time(),
+        "computing": used.ru_utime + used.ru_stime,
+        "waiting": communicated.waiting,
+        "sent": communicated.sent,
+        "lines": [*printed.lines, *errors.lines][-LINES:],
+        "result": printed.result,
+    }
+    with open(f"{folder}/.{rank}", "w") as draft:
+        json.dump(document, draft)
+    os.rename(f"{folder}/.{rank}", f"{folder}/{rank}")
+    return code
+
+
+def _become(command: Sequence[str], outputs: Sequence[int], parent: int, measures: str) -> NoReturn:
+    """Become the program, which dies with its parent. Descriptors of a launcher are kept.
+
+    ``measures``: the file in which it is to tell how it communicated.
+    """
+    if (library := os.environ.pop(TIMES, None)) is not None:
+        os.environ |= {"LD_PRELOAD": library, MEASURES: measures}
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    for number, descriptor in enumerate(outputs, 1):
+        os.dup2(descriptor, number)
+    code = 126
+    if os.getppid() == parent:
+        try:
+            os.execvp(command[0], list(command))
+        except OSError as error:
+            os.write(2, f"the program {command[0]} cannot be started: {error.strerror}\n".encode())
+            code = 127 if isinstance(error, FileNotFoundError) else 126
+    os._exit(code)
+
+
+def _pass_on(child: int, readers: Mapping[int, LastLines]) -> None:
+    """Pass on what the child prints, until it has ended, or all who could print have closed their ends."""
+    with selectors.DefaultSelector() as selector:
+        for (descriptor, lines), target in zip(readers.items(), (1, 2), strict=True):
+            os.set_blocking(descriptor, False)
+            selector.register(descriptor, selectors.EVENT_READ, (lines, target))
+        end = os.pidfd_open(child)
+        selector.register(end, selectors.EVENT_READ)
+        while len(selector.get_map()) > 1:
+            ready = [key for key, _ in selector.select()]
+            for key in ready:
+                if key.data is not None and _read(key.fd, *key.data) == 0:
+                    selector.unregister(key.fd)
+            if any(key.fd == end for key in ready):
+                break
+        for descriptor, (lines, target) in [(key.fd, key.data) for key in selector.get_map().values() if key.data]:
+            while _read(descriptor, lines, target):
+                pass
+        os.close(end)
+    for lines in readers.values():
+        lines.close()
+
+
+def _read(descriptor: int, lines: LastLines, target: int) -> int | None:
+    """Pass a piece on; return its number of bytes: 0 at the end, None if nothing is there now."""
+    try:
+        data = os.read(descriptor, PIECE)
+    except BlockingIOError:
+        return None
+    lines.add(data)
+    left = memoryview(data)
+    with contextlib.suppress(OSError):  # nobody reads it
+        while left:
+            left = left[os.write(target, left) :]
+    return len(data)
+
+
+def end_like(code: int) -> NoReturn:
+    """End this process as the program ended: its launcher tells a signal from an exit status."""
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+if __name__ == "__main__":
+    end_like(main(sys.argv[1], sys.argv[2:]))

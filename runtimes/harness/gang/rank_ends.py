@@ -1,0 +1,90 @@
+"""Ends of a gang's ranks: from how each of them ended, whether a task is done, its program is at fault, or it was lost.
+
+A signal that a program gets for what it does is its own end: another gang would end likewise. SIGKILL and the signals
+by which people and systems stop a process are a loss, after which the task is run again.
+"""
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from .gang_transport import ReplicaLost
+
+#: Signals that a process gets for what its program does.
+_FAULTS = ("SIGSEGV", "SIGABRT", "SIGFPE", "SIGILL", "SIGBUS", "SIGSYS", "SIGTRAP", "SIGXFSZ")
+FAULTS = frozenset(signal.Signals[name] for name in _FAULTS)
+#: The most characters of a line that is kept, and of a host's name.
+LONGEST_LINE = 1000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankEnd:
+    """How a rank ended: ``exit`` is negative for a signal; times in seconds, ``computing`` is processor time.
+
+    ``waiting``: in calls of MPI; ``sent``: bytes; None: not measured.
+    """
+
+    rank: int
+    host: str
+    exit: int
+    began: float
+    ended: float
+    computing: float
+    waiting: float | None = None
+    sent: int | None = None
+    lines: Sequence[str] = ()
+    result: str | None = None
+
+    @classmethod
+    def of(cls, document: object) -> "RankEnd":
+        """Return the end that a rank's document tells (rank.py), or its program in its name. Raises ValueError."""
+        try:
+            end = cls(**document)  # type: ignore[arg-type]  # what does not fit is what is looked for
+            times = all(isinstance(value, float | int) and isfinite(value) for value in end._times)
+            texts = all(isinstance(text, str) and len(text) <= LONGEST_LINE for text in (end.host, *end.lines))
+            numbers = isinstance(end.rank, int) and isinstance(end.exit, int)
+            numbers = numbers and isinstance(end.sent, int | None)
+            result = isinstance(end.result, str | None)
+        except TypeError as error:
+            raise ValueError(f"{error}") from None
+        if not (times and texts and numbers and result):
+            raise ValueError("a member of a rank's document has another type or is too long")
+        return end
+
+    @property
+    def _times(self) -> tuple[float, ...]:
+        return self.began, self.ended, self.computing, *(() if self.waiting is None else (self.waiting,))
+
+
+def fault(ends: Sequence[RankEnd], expected: int, launcher: int, lines: Sequence[str] = ()) -> str | None:
+    """Return how the program failed by itself; None: it did not. Raise ReplicaLost if a rank was lost.
+
+    ``expected``: the number of ranks. ``launcher``: the exit status of what started them, with its last ``lines``.
+    The rank that ended first with an error is the reason; the launcher ends the others for it.
+    """
+    failed = sorted((end for end in ends if end.exit), key=lambda end: end.ended)
+    if failed:
+        first = failed[0]
+        if first.exit < 0 and -first.exit not in FAULTS:
+            raise ReplicaLost(f"rank {first.rank} was killed by {_name(-first.exit)}")
+        how = f"exited with status {first.exit}" if first.exit > 0 else f"was ended by {_name(-first.exit)}"
+        return with_lines(f"rank {first.rank} {how}", first.lines)
+    if launcher > 0 and not ends:
+        return with_lines(f"no rank was started: the launcher exited with status {launcher}", lines)
+    missing = sorted(set(range(expected)) - {end.rank for end in ends})
+    if missing:
+        raise ReplicaLost(f"rank {missing[0]} was lost")
+    return None
+
+
+def with_lines(text: str, lines: Sequence[str]) -> str:
+    """Return a text with the last lines of a program."""
+    return f"{text}; its last lines: {' | '.join(lines)}" if lines else text
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,319 @@
+"""Gangs on this machine: ranks in one sandbox for each task, what each end of them means, and what is left: nothing."""
+
+import contextlib
+import os
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.domain.scheduling.launches import Gang, Launch, Placement
+from runtimes.harness import sandbox
+from runtimes.harness.evaluator.result_batch import Played
+from runtimes.harness.gang.gang_runner import GangStopped
+from runtimes.harness.gang.gang_transport import ReplicaLost
+from runtimes.harness.gang.local_gang import LocalGang
+from tests.system.platform_process import PlatformProcess
+from tests.unit.launch_samples import launch
+from tests.waiting import until
+from workers import local_gangs
+
+PATIENCE = 60.0
+MIB = 1 << 20
+
+MPI = """
+# /// script
+# dependencies = ["mpich", "mpi4py"]
+# ///
+import json, os
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+index = json.load(open(os.environ["WINDTUNNEL_SCENARIO"]))["index"]
+total = world.allreduce(world.rank + index)
+if world.rank == 0:
+    print("computed")
+    print(json.dumps({"total": total, "ranks": world.size}))
+"""
+
+MEETING = """
+import json, os, socket
+size, index = (int(os.environ["WINDTUNNEL_GANG_" + name]) for name in ("SIZE", "INDEX"))
+if index == 0:
+    listener = socket.create_server((os.environ["WINDTUNNEL_GANG_FIRST"], 29500), backlog=size)
+    numbers = []
+    for _ in range(size - 1):
+        connection, _ = listener.accept()
+        numbers.append(int(connection.makefile().readline()))
+    json.dump({"sum": sum(numbers), "host": socket.gethostname()}, open(os.environ["WINDTUNNEL_RESULT"], "w"))
+else:
+    while True:
+        try:
+            connection = socket.create_connection((os.environ["WINDTUNNEL_GANG_FIRST"], 29500))
+            break
+        except ConnectionRefusedError:
+            pass
+    connection.sendall(b"%d\\n" % index)
+    connection.close()
+"""
+
+FIRST_WAITS = """
+import os, time
+if os.environ["WINDTUNNEL_GANG_INDEX"] == "0":
+    time.sleep(600)
+"""
+
+
+class GangHere:
+    """Makes gangs of a program on this machine."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder = folder
+        self._level = sandbox.level().number
+        monkeypatch.setattr(local_gangs, "_packages", lambda *_: [])  # the standard library is enough here
+        self.agent, self._control = socket.socketpair()
+
+    def gang(self, program: str, size: int = 2, memory: int = 512 * MIB, **changes: Any) -> LocalGang:
+        """Return a gang of a Python program."""
+        model = self._folder / "program"
+        model.write_text(program)
+        self._folder.chmod(0o755)
+        model.chmod(0o644)
+        gang = Gang(size=size, command=("python", "model.py"))
+        placement = Placement(memory=memory // size)
+        given: Launch = launch(gang=gang, format="python", runtime="python", placement=placement)
+        options = local_gangs.local_gang_spec(given, None, self._level)  # type: ignore[arg-type]  # without packages
+        assert options is not None
+        return LocalGang(replace(options, **changes), str(model), self._control)
+
+    def run(self, program: str, *, patience: float = PATIENCE, **options: Any) -> Played:
+        """Run one task of a program."""
+        return self.gang(program, **options).run({"index": 0, "params": {}}, patience)
+
+    def close(self) -> None:
+        self.agent.close()
+        self._control.close()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GangHere]:
+    gangs = GangHere(tmp_path, monkeypatch)
+    yield gangs
+    gangs.close()
+
+
+def processes_of(text: str) -> list[int]:
+    """Return the processes in whose command line a text occurs."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if text in path.read_text(errors="replace") and int(path.parent.name) != os.getpid():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_gang_runs_an_mpi_program_with_the_packages_that_it_declares(platform: PlatformProcess) -> None:
+    gang = {"size": 2, "communication": "mpi", "command": ["python", "-m", "mpi4py", "model.py"]}
+    fields = {"dataset": "program", "scenarios": {"range": [0, 4]}, "gang": gang}
+    results = platform.results(platform.run(model=MPI.encode(), filename="ranks.py", **fields)["id"])
+    assert [(result["status"], result["metrics"]) for result in results] == [
+        ("ok", {"total": 1 + 2 * index, "ranks": 2}) for index in range(4)
+    ]
+    assert all(len(result["timing"]["ranks"]) == 2 for result in results)
+    assert all(rank["computing"] > 0 for result in results for rank in result["timing"]["ranks"])
+
+
+def test_an_mpi_program_that_declares_no_packages_has_an_mpi_and_its_ranks_are_measured(
+    platform: PlatformProcess,
+) -> None:
+    program = """
+import json, time
+import numpy as np
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+if world.rank == 0:
+    world.Send(np.zeros(1 << 17), dest=1)
+    world.barrier()
+    print(json.dumps({"version": MPI.Get_library_version().split()[0]}))
+else:
+    received = np.empty(1 << 17)
+    world.Recv(received, source=0)
+    time.sleep(0.5)
+    world.barrier()
+"""
+    gang = {"size": 2, "communication": "mpi", "command": ["python", "-m", "mpi4py", "model.py"]}
+    fields = {"dataset": "program", "scenarios": {"range": [0, 1]}, "gang": gang}
+    ended = platform.run(model=program.encode(), filename="plain.py", **fields)
+    [result] = platform.results(ended["id"])
+    assert (result["status"], result["metrics"]) == ("ok", {"version": "MPICH"}), result
+    first, second = result["timing"]["ranks"]
+    assert first["sent"] >= 1 << 20 > second["sent"]
+    assert first["waiting"] >= 0.4  # at the barrier, for the other, which sleeps
+    assert ended["provenance"]["communication"]["name"] == "mpi"
+
+
+def test_replicas_find_each_other_by_the_names_that_they_have_on_kubernetes(here: GangHere) -> None:
+    played = here.run(MEETING, size=4)
+    assert (played.status, played.metrics["sum"]) == ("ok", 6), played.error
+    assert str(played.metrics["host"]).startswith("wt-s1x1x1-w-0-0.")
+
+
+def test_each_task_has_a_folder_memory_and_ports_of_its_own(here: GangHere) -> None:
+    program = """
+import json, os, pathlib, socket
+index = os.environ["WINDTUNNEL_GANG_INDEX"]
+listener = socket.create_server(("", 29500 + int(index)))
+before = [str(path) for root in (".", "/dev/shm", "/tmp") for path in pathlib.Path(root).glob("left-*")]
+for root in (".", "/dev/shm", "/tmp"):
+    pathlib.Path(root, "left-" + index).write_text("x")
+if os.fork() == 0:
+    os.setsid()
+    import time
+    time.sleep(600)
+print(json.dumps({"before": len(before) if index == "0" else 0}))
+"""
+    gang = here.gang(program, size=1)
+    for index in range(2):
+        played = gang.run({"index": index}, PATIENCE)
+        assert (played.status, played.metrics) == ("ok", {"before": 0}), played.error
+    assert processes_of("gang.shared_sandbox") == []
+
+
+def test_without_confinement_each_task_has_a_folder_of_its_own_and_what_it_leaves_is_ended(
+    here: GangHere,
+) -> None:
+    program = """
+import json, os, pathlib, time
+print(json.dumps({"before": len(list(pathlib.Path(".").glob("left*")))}))
+pathlib.Path("left").write_text("x")
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(600)
+"""
+    gang = here.gang(program, size=1, level=None)
+    for index in range(2):
+        played = gang.run({"index": index}, PATIENCE)
+        assert (played.status, played.metrics) == ("ok", {"before": 0}), played.error
+    assert processes_of("model.py") == []
+    assert not list(Path(tempfile.gettempdir()).glob("windtunnel-gang-*"))
+
+
+def test_an_unconfined_gang_that_takes_too_long_is_ended(here: GangHere) -> None:
+    played = here.run("import time\ntime.sleep(600)\n", patience=2.0, level=None)
+    assert played.status == "timed_out"
+    until(lambda: processes_of("model.py") == [], message="ranks are left")
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL], ids=lambda n: n.name)
+def test_a_fault_of_a_rank_is_the_programs_and_ends_the_others(here: GangHere, number: signal.Signals) -> None:
+    program = f"{FIRST_WAITS}\nprint('before the fault', flush=True)\nos.kill(os.getpid(), {int(number)})\n"
+    played = here.run(program, size=3)
+    assert played.status == "crashed"
+    assert played.error is not None and number.name in played.error and "before the fault" in played.error
+
+
+def test_an_exit_status_is_in_the_result_with_the_rank_and_its_last_lines(here: GangHere) -> None:
+    played = here.run(FIRST_WAITS + "\nraise ValueError('the mesh is too coarse')\n")
+    assert played.status == "crashed"
+    assert played.error is not None and played.error.startswith("rank 1 exited with status 1")
+    assert "the mesh is too coarse" in played.error
+
+
+def test_a_rank_that_is_killed_is_a_loss(here: GangHere) -> None:
+    with pytest.raises(ReplicaLost, match="rank 1 was killed by SIGKILL"):
+        here.run(FIRST_WAITS + "\nos.kill(os.getpid(), 9)\n")
+
+
+def test_a_sandbox_that_is_killed_is_a_loss_and_leaves_no_process(here: GangHere) -> None:
+    def kill() -> None:
+        until(lambda: len(processes_of("rank.py")) >= 2, message="the ranks do not start")
+        for pid in processes_of("gang.shared_sandbox"):
+            with contextlib.suppress(ProcessLookupError):  # it has ended with one that was killed before it
+                os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(ReplicaLost):
+        here.run("import time\ntime.sleep(600)\n")
+    killer.join()
+    until(lambda: processes_of("rank.py") == [], message="ranks are left")
+
+
+def test_a_gang_that_takes_too_long_is_ended(here: GangHere) -> None:
+    played = here.run("import time\ntime.sleep(600)\n", patience=2.0)
+    assert (played.status, played.error) == ("timed_out", "the program took longer than 2 s")
+    until(lambda: processes_of("rank.py") == [], message="ranks are left")
+
+
+def test_the_agents_end_ends_the_gang(here: GangHere) -> None:
+    def leave() -> None:
+        until(lambda: len(processes_of("rank.py")) >= 2, message="the ranks do not start")
+        here.agent.close()
+
+    leaving = threading.Thread(target=leave)
+    leaving.start()
+    with pytest.raises(GangStopped):
+        here.run("import time\ntime.sleep(600)\n")
+    leaving.join()
+    until(lambda: processes_of("rank.py") == [], message="ranks are left")
+
+
+@pytest.mark.parametrize(
+    "taking",
+    [
+        "hoard = [bytearray(4 << 20) for _ in range(40)]",
+        "open('/dev/shm/hoard', 'wb').write(bytes(160 << 20))",
+        "import mmap; hoard = mmap.mmap(-1, 160 << 20); hoard.write(bytes(160 << 20))",
+    ],
+    ids=["heap", "shm", "shared"],
+)
+def test_the_memory_of_all_ranks_together_is_limited(here: GangHere, taking: str) -> None:
+    """Each of two ranks takes 160 MiB, and the gang has 256 MiB."""
+    program = f"import os, time\n{taking.replace('hoard', 'hoard' + '0')}\ntime.sleep(600)\n"
+    program = program.replace("/dev/shm/hoard0", "/dev/shm/hoard' + os.environ['WINDTUNNEL_GANG_INDEX'] + '")
+    played = here.run(program, memory=256 * MIB)
+    assert played.status == "crashed" and played.error is not None
+    assert "256 MiB of memory" in played.error or "No space left" in played.error, played.error
+
+
+def test_a_command_that_is_not_there_is_said(here: GangHere) -> None:
+    played = here.run("", command=["gmx_mpi", "mdrun"])
+    assert played.status == "crashed" and played.error is not None
+    assert "the program gmx_mpi cannot be started: No such file or directory" in played.error
+
+
+def test_the_last_line_of_json_is_the_result_and_a_program_without_one_is_invalid(here: GangHere) -> None:
+    printing = (
+        "import os\nif os.environ['WINDTUNNEL_GANG_INDEX'] == '0':\n    print('step 1')\n    print('{\"drag\": 1.5}')\n"
+    )
+    assert here.run(printing).metrics == {"drag": 1.5}
+    assert here.run("print('done')").status == "invalid"
+
+
+def test_a_program_writes_beside_its_files_and_starts_programs_of_its_own(here: GangHere) -> None:
+    program = """
+import json, os, subprocess, sys
+open("own.sh", "w").write("#!/bin/sh\\necho 42\\n")
+os.chmod("own.sh", 0o755)
+own = int(subprocess.run(["./own.sh"], capture_output=True, check=True).stdout)
+same = subprocess.run(["python", "-c", "import sys; print(sys.prefix)"], capture_output=True, text=True, check=True)
+print(json.dumps({"own": own, "same": same.stdout.strip() == sys.prefix}))
+"""
+    played = here.run(program, size=1)
+    assert played.metrics == {"own": 42, "same": True}, played.error
+
+
+def test_a_gang_larger_than_the_machine_runs_with_a_note(platform: PlatformProcess) -> None:
+    program = "import json, os\nif os.environ['WINDTUNNEL_GANG_INDEX'] == '0':\n    print(json.dumps({'ok': 1}))\n"
+    gang = {"size": 9, "command": ["python", "model.py"]}
+    fields = {"dataset": "program", "scenarios": {"range": [0, 1]}, "gang": gang}
+    ended = platform.run(model=program.encode(), filename="crowd.py", **fields)
+    assert ended["state"] == "succeeded"
+    assert "9 ranks share" in platform.get_until_answered(f"/v1/simulations/{ended['id']}/events").text

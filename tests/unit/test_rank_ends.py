@@ -1,0 +1,107 @@
+"""How a gang's task ended, from the ends of its ranks: done, at fault, or lost."""
+
+import json
+import math
+import signal
+from dataclasses import asdict, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtimes.harness.gang.gang_task import GangEnd
+from runtimes.harness.gang.gang_transport import ReplicaLost
+from runtimes.harness.gang.local_gang import outcome
+from runtimes.harness.gang.rank_ends import FAULTS, RankEnd, fault
+
+LOSSES = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+
+def rank_end(rank: int, exit: int = 0, ended: float = 1.0, **told) -> RankEnd:
+    return RankEnd(rank=rank, host="h", exit=exit, began=0.0, ended=ended, computing=0.5, **told)
+
+
+def gang_end(*ranks: RankEnd, result: str | None = None) -> GangEnd:
+    return GangEnd(status=0, problem=None, result=result, ranks=ranks)
+
+
+def test_a_gang_whose_ranks_all_ended_well_has_no_fault():
+    assert fault([rank_end(0), rank_end(1)], 2, 0) is None
+
+
+@pytest.mark.parametrize("number", sorted(FAULTS))
+def test_a_signal_for_what_a_program_does_is_its_own_end(number):
+    assert fault([rank_end(0, -number, lines=("deep in a loop",))], 2, 1) == (
+        f"rank 0 was ended by {number.name}; its last lines: deep in a loop"
+    )
+
+
+@pytest.mark.parametrize("number", LOSSES)
+def test_a_rank_that_something_else_ended_is_lost(number):
+    with pytest.raises(ReplicaLost, match=f"rank 1 was killed by {number.name}"):
+        fault([rank_end(0), rank_end(1, -number)], 2, 137)
+
+
+@given(st.lists(st.tuples(st.integers(0, 255), st.floats(0, 100)), min_size=1, max_size=8))
+def test_the_rank_that_failed_first_is_the_reason(ends):
+    ranks = [rank_end(rank, exit, ended) for rank, (exit, ended) in enumerate(ends)]
+    failed = [end for end in ranks if end.exit]
+    text = fault(ranks, len(ranks), 0)
+    if not failed:
+        assert text is None
+    else:
+        first = min(failed, key=lambda end: end.ended)
+        assert text == f"rank {first.rank} exited with status {first.exit}"
+
+
+@given(st.sets(st.integers(0, 7), max_size=7))
+def test_a_rank_that_left_no_word_is_lost(present):
+    with pytest.raises(ReplicaLost):
+        fault([rank_end(rank) for rank in present], 8, 0)
+
+
+def test_a_launcher_that_starts_no_rank_is_at_fault_with_its_words():
+    text = fault([], 2, 255, ("no such option: --walk",))
+    assert text == "no rank was started: the launcher exited with status 255; its last lines: no such option: --walk"
+
+
+def test_the_first_ranks_last_line_of_json_is_the_result_unless_it_wrote_a_file():
+    ends = rank_end(0, result='{"drag": 1.5}'), rank_end(1, result='{"drag": 9}')
+    assert outcome(gang_end(*ends), 2, 1.0).metrics == {"drag": 1.5}
+    written = gang_end(*ends, result='{"lift": 2}')
+    assert outcome(written, 2, 1.0).metrics == {"lift": 2}
+
+
+def test_a_program_without_a_result_is_invalid_and_says_what_a_result_is():
+    played = outcome(gang_end(rank_end(0), rank_end(1)), 2, 1.0)
+    assert (played.status, played.metrics) == ("invalid", {})
+    assert "WINDTUNNEL_RESULT" in played.error
+
+
+def test_each_rank_is_in_the_timing_in_order():
+    played = outcome(gang_end(rank_end(1), rank_end(0, result="{}")), 2, 1.0)
+    assert played.status == "ok" and [rank.computing for rank in played.ranks] == [0.5, 0.5]
+
+
+def test_a_gangs_end_crosses_processes_as_json():
+    end = gang_end(rank_end(0, -11, lines=("a", "b"), result="{}"), rank_end(1), result="{}")
+    assert GangEnd.of(end.text()).ranks == [replace(rank, lines=list(rank.lines)) for rank in end.ranks]
+
+
+WRONG = [None, 3, "text", [], {}, {"rank": 0}]
+WRONG += [
+    asdict(rank_end(0)) | {name: value}
+    for name in ("rank", "exit", "ended", "host")
+    for value in ([], None, "x" * 2000)
+]
+WRONG += [
+    asdict(rank_end(0)) | change for change in ({"computing": math.inf}, {"result": 3}, {"lines": [3]}, {"more": 1})
+]
+
+
+@pytest.mark.parametrize("written", WRONG)
+def test_a_program_that_writes_its_own_end_is_not_believed(written):
+    with pytest.raises(ValueError):
+        RankEnd.of(written)
+    with pytest.raises(ValueError):
+        GangEnd.of(json.dumps({"status": 0, "problem": None, "result": None, "ranks": [written]}).encode())
