@@ -6,11 +6,11 @@ its description like other runners. Status 410 means that the launch is over: th
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from itertools import chain
-from typing import Any
-from urllib.parse import parse_qs
+from typing import IO, Any, TypeVar
+from urllib.parse import parse_qs, parse_qsl
 
 import msgspec
 
@@ -20,19 +20,27 @@ from core.domain.scheduling.ranges import Ended, Later, Lease
 from core.services.scheduling.leases import CachedLaunch, Leases, ReportOutcome
 from core.services.scheduling.reports import TaskReport
 from runtimes.harness.runner.runner_api_messages import (
+    CheckpointReport,
     DeathReport,
     LeaseEntries,
     LeaseRequest,
     ModelRefusal,
+    Name,
+    NewestCheckpoint,
+    Position,
+    TaskFileHeader,
     unpack_report,
 )
 from runtimes.harness.visible_text import visible
 
 logger = logging.getLogger(__name__)
 
-#: Most bytes of a request body.
+#: Most bytes of a request body; a task's file is not held in memory, and comes in chunks.
 LARGEST = 64 << 20
+CHUNK = 1 << 20
 _PATH = re.compile(r"/v1/launches/([0-9a-z]{1,40})(?:/([a-z]+))?")
+#: A file that a task stores, and the newest checkpoint of a task with its files.
+_STORED_FILE = re.compile(r"/v1/launches/([0-9a-z]{1,40})/(output|checkpoint)/file")
 _FILE = re.compile(r"/v1/launches/([0-9a-z]{1,40})/(model|play|environment)")
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})", re.ASCII)
 #: Seconds that a runner waits for its launch within one request; less than its timeout for responses.
@@ -42,9 +50,21 @@ URL_LIFETIME = 600
 
 
 _decode: Mapping[Any, msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (LeaseRequest, LeaseEntries, DeathReport, ModelRefusal)
+    kind: msgspec.json.Decoder(kind)
+    for kind in (LeaseRequest, LeaseEntries, DeathReport, ModelRefusal, CheckpointReport)
 }
 
+
+class StoredFileQuery(msgspec.Struct, frozen=True):
+    """The query of a request for the newest checkpoint of a task, or for some bytes of a file of it."""
+
+    task: Position
+    object: Name = ""
+    start: Position = 0
+    length: Position = LARGEST
+
+
+Query = TypeVar("Query")
 Environ = dict[str, Any]
 Start = Callable[[str, list[tuple[str, str]]], Any]
 
@@ -60,7 +80,13 @@ def create(leases: Leases, *, links: bool = False, wait: float = WAIT) -> Callab
         try:
             if (match := _FILE.fullmatch(environ["PATH_INFO"])) and environ["REQUEST_METHOD"] == "GET":
                 return _file(leases, _authenticated(leases, match[1], environ), match[2], environ, start, links=links)
-            status, answer = _serve(leases, environ, wait)
+            if match := _STORED_FILE.fullmatch(environ["PATH_INFO"]):
+                launch = _authenticated(leases, match[1], environ)
+                if environ["REQUEST_METHOD"] == "GET":
+                    return _stored_file(leases, launch, environ, start)
+                status, answer = _store(leases, launch, match[2], environ)
+            else:
+                status, answer = _serve(leases, environ, wait)
         except Exception as error:
             problem = _problem_of(error)
             if problem is None:
@@ -131,6 +157,44 @@ def _file(
     status = HTTPStatus.PARTIAL_CONTENT if byte_range else HTTPStatus.OK
     start(f"{status} {status.phrase}", [*headers, ("Content-Length", str(stop - first))])
     return chain((first_chunk,), chunks)
+
+
+def _stored_file(leases: Leases, launch: CachedLaunch, environ: Environ, start: Start) -> Iterable[bytes]:
+    """Answer with bytes of a file of a checkpoint."""
+    query = _query(StoredFileQuery, environ)
+    chunks = leases.task_files.read(launch.simulation, query.task, query.object, query.start, query.length)
+    first_chunk = next(chunks, b"")
+    start("200 OK", [("Content-Type", "application/octet-stream")])
+    return chain((first_chunk,), chunks)
+
+
+def _store(leases: Leases, launch: CachedLaunch, kind: str, environ: Environ) -> tuple[int, object]:
+    """Store a file of a task as it arrives, without holding it in memory."""
+    length = int(environ.get("CONTENT_LENGTH") or 0)
+    if length > leases.largest_output:
+        raise TooLarge()
+    header, files = _query(TaskFileHeader, environ), leases.task_files
+    store = files.store_output if kind == "output" else files.store_part
+    return 200, store(launch.simulation, header, _chunks(environ["wsgi.input"], length))
+
+
+def _chunks(stream: IO[bytes], length: int) -> Iterator[bytes]:
+    """Yield a request's body; raise BadRequest if it ends early, so that nothing is stored of it."""
+    while length:
+        chunk = stream.read(min(length, CHUNK))
+        if not chunk:
+            raise BadRequest("The body ended before its Content-Length.")
+        length -= len(chunk)
+        yield chunk
+
+
+def _query(kind: type[Query], environ: Environ) -> Query:
+    """Return the parameters of a request."""
+    values = dict(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadRequest(str(error)) from None
 
 
 def _body(environ: Environ) -> bytes:
@@ -207,6 +271,16 @@ def _death(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) 
     return 200, {}
 
 
+def _checkpoint(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, object]:
+    leases.task_files.finish(launch.simulation, _parsed(CheckpointReport, body))
+    return 200, {}
+
+
+def _newest_checkpoint(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, object]:
+    task = _query(StoredFileQuery, environ).task
+    return 200, NewestCheckpoint(leases.task_files.newest(launch.simulation, task))
+
+
 def _refused(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
     leases.fail(launch, visible(_parsed(ModelRefusal, body).reason))
     return 200, {}
@@ -226,4 +300,6 @@ _OPERATIONS: Mapping[tuple[str, str | None], Callable[[Leases, CachedLaunch, byt
     ("POST", "death"): _death,
     ("POST", "refused"): _refused,
     ("POST", "logs"): _logs,
+    ("POST", "checkpoint"): _checkpoint,
+    ("GET", "checkpoint"): _newest_checkpoint,
 }

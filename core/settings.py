@@ -91,6 +91,8 @@ class Settings:
     max_resumable: int = 64 << 30
     #: Most bytes of the files of a model that is an archive (zip, tar).
     max_unpacked: int = 4 << 30
+    #: Most bytes of the files that a task of a program leaves, and of each of its checkpoints.
+    max_output: int = 1 << 30
     #: Most bytes of the packages of a model's own Python environment, and of their download.
     max_environment: int = 8 << 30
     #: Package indexes that packages of Python models come from, the first that has a package is used for it; empty:

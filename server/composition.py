@@ -266,7 +266,9 @@ def create_runner_api(on_shutdown: "Callable[[Callable[[], None]], None]" = lamb
     os.umask(UMASK)
     settings = Settings.from_env(os.environ)
     notifier = RedisNotifier(settings.redis_url or embedded(settings.run_dir))
-    options = LeaseOptions(ttl=settings.lease_ttl.total_seconds(), max_unpacked=settings.max_unpacked)
+    options = LeaseOptions(
+        ttl=settings.lease_ttl.total_seconds(), max_unpacked=settings.max_unpacked, max_output=settings.max_output
+    )
     database, store = Database(settings.database), store_of(settings)
     specs = ScenarioSpecs(database, store, Sources(store, connections_of(settings)))
     leases = Leases(database, store, notifier, options=options, specs=specs)

@@ -30,6 +30,7 @@ import msgspec
 from runtimes.harness.evaluator.result_batch import Played
 from runtimes.harness.gang.gang_runner import GangLaunch, GangRunner, GangStopped, outcome_of
 from runtimes.harness.gang.gang_transport import GangConnection, ReplicaLost
+from runtimes.harness.gang.task_storage import TaskStorage
 from runtimes.harness.runner.runner import DONE, INTERNAL_ERROR, STOPPED, UNREACHABLE
 from runtimes.harness.runner.runner_api_client import (
     Credentials,
@@ -64,7 +65,7 @@ class PodGang:
     def __init__(self, leader: GangConnection) -> None:
         self._leader = leader
 
-    def run(self, scenario: Mapping[str, object], patience: float) -> Played:
+    def run(self, scenario: Mapping[str, object], patience: float, storage: TaskStorage) -> Played:
         """Run one task."""
         began = time.monotonic()
         self._leader.send(scenario=scenario, patience=patience)

@@ -264,6 +264,7 @@ class Agent:
             running.cores = self._free_cores(running.workers)
             document = {"launch": launch["id"], "token": launch["token"], "url": launch["url"]}
             document |= {"workers": running.workers, "model": str(model), "cores": running.cores}
+            document |= {"folder": str(running.folder)}
             runner.start_launch(document, lock)
         finally:
             os.close(lock)

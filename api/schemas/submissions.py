@@ -26,6 +26,7 @@ from api.schemas.fields import (
 from api.schemas.members import boolean, dictionary, integer, real, string
 from common.errors import Invalid
 from core.domain.scheduling.communications import COMMUNICATIONS
+from core.domain.scheduling.launches import STARTS
 from core.domain.submissions import scenario_text
 from core.domain.submissions.declared_members import WholeOrAuto
 from core.domain.submissions.selection import LARGEST as MOST_TASKS
@@ -137,6 +138,11 @@ class GangSchema(Strict):
         Text(longest=4000, shortest=0), required=True, shortest=1, longest=200, description="Command of each replica."
     )
     communication = Choice(*COMMUNICATIONS, description="How replicas find each other.")
+    start = Choice(
+        *STARTS,
+        description="Whether the program is started for each `task`, or once for a `launch`, whose tasks it then takes"
+        " one after the other. Left out: `task`.",
+    )
     slots = Whole(1, 1024, description="Number of processes per replica; 1 if left out.")
     slices = Whole(1, 512, description="Number of groups of `size` replicas; 1 if left out.")
     restarts = Whole(0, 100, description="Most restarts after a pod is lost; no restart if left out.")

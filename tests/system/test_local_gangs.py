@@ -2,23 +2,25 @@
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
-import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from core.domain.scheduling.launches import Gang, Launch, Placement
 from runtimes.harness import sandbox
-from runtimes.harness.evaluator.result_batch import Played
+from runtimes.harness.evaluator.result_batch import Played, TaskOutput
+from runtimes.harness.gang.delivered_files import Delivery
 from runtimes.harness.gang.gang_runner import GangStopped
 from runtimes.harness.gang.gang_transport import ReplicaLost
 from runtimes.harness.gang.local_gang import LocalGang
+from runtimes.harness.gang.task_storage import TaskStorage
 from tests.system.platform_process import PlatformProcess
 from tests.unit.launch_samples import launch
 from tests.waiting import until
@@ -69,6 +71,29 @@ if os.environ["WINDTUNNEL_GANG_INDEX"] == "0":
 """
 
 
+class KeptHere:
+    """The storage of a task, without a platform: outputs are kept as text."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    has_checkpoint = False
+
+    def restore(self, folder: str) -> bool:
+        return False
+
+    def keep(self, delivery: Delivery) -> None:
+        delivery.close()
+
+    def close(self) -> None:
+        pass
+
+    def outputs(self, delivery: Delivery) -> list[TaskOutput]:
+        self.texts = {file.path: b"".join(file.chunks()).decode() for file in delivery.files}
+        delivery.close()
+        return []
+
+
 class GangHere:
     """Makes gangs of a program on this machine."""
 
@@ -77,6 +102,9 @@ class GangHere:
         self._level = sandbox.level().number
         monkeypatch.setattr(local_gangs, "_packages", lambda *_: [])  # the standard library is enough here
         self.agent, self._control = socket.socketpair()
+        self.storage = KeptHere()
+        self._made: list[LocalGang] = []
+        self._name = secrets.token_hex(8)
 
     def gang(self, program: str, size: int = 2, memory: int = 512 * MIB, **changes: Any) -> LocalGang:
         """Return a gang of a Python program."""
@@ -84,18 +112,39 @@ class GangHere:
         model.write_text(program)
         self._folder.chmod(0o755)
         model.chmod(0o644)
-        gang = Gang(size=size, command=("python", "model.py"))
+        gang = Gang(size=size, command=("python", "model.py", self._name))
         placement = Placement(memory=memory // size)
         given: Launch = launch(gang=gang, format="python", runtime="python", placement=placement)
         options = local_gangs.local_gang_spec(given, None, self._level)  # type: ignore[arg-type]  # without packages
         assert options is not None
-        return LocalGang(replace(options, **changes), str(model), self._control)
+        folder = self._folder / "launch"
+        folder.mkdir(exist_ok=True)
+        made = LocalGang(replace(options, **changes), str(model), self._control, str(folder))
+        self._made.append(made)
+        return made
 
     def run(self, program: str, *, patience: float = PATIENCE, **options: Any) -> Played:
         """Run one task of a program."""
-        return self.gang(program, **options).run({"index": 0, "params": {}}, patience)
+        return self.play(self.gang(program, **options), 0, patience)
+
+    def play(self, gang: LocalGang, index: int, patience: float = PATIENCE) -> Played:
+        """Run a task of a gang."""
+        storage = cast(TaskStorage, self.storage)
+        return gang.run({"index": index, "params": {}}, patience, storage)
+
+    def processes(self, text: str) -> list[int]:
+        """Return the processes of these gangs in whose command line a text occurs."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                command = path.read_text(errors="replace")
+                if text in command and self._name in command:
+                    found.append(int(path.parent.name))
+        return found
 
     def close(self) -> None:
+        for gang in self._made:
+            gang.close()
         self.agent.close()
         self._control.close()
 
@@ -105,18 +154,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GangHere]:
     gangs = GangHere(tmp_path, monkeypatch)
     yield gangs
     gangs.close()
-
-
-def processes_of(text: str) -> list[int]:
-    """Return the processes in whose command line a text occurs."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if text in path.read_text(errors="replace") and int(path.parent.name) != os.getpid():
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
 
 
 def test_a_gang_runs_an_mpi_program_with_the_packages_that_it_declares(platform: PlatformProcess) -> None:
@@ -181,13 +218,13 @@ print(json.dumps({"before": len(before) if index == "0" else 0}))
 """
     gang = here.gang(program, size=1)
     for index in range(2):
-        played = gang.run({"index": index}, PATIENCE)
+        played = here.play(gang, index)
         assert (played.status, played.metrics) == ("ok", {"before": 0}), played.error
-    assert processes_of("gang.shared_sandbox") == []
+    assert here.processes("gang.shared_sandbox") == []
 
 
 def test_without_confinement_each_task_has_a_folder_of_its_own_and_what_it_leaves_is_ended(
-    here: GangHere,
+    here: GangHere, tmp_path: Path
 ) -> None:
     program = """
 import json, os, pathlib, time
@@ -199,16 +236,16 @@ if os.fork() == 0:
 """
     gang = here.gang(program, size=1, level=None)
     for index in range(2):
-        played = gang.run({"index": index}, PATIENCE)
+        played = here.play(gang, index)
         assert (played.status, played.metrics) == ("ok", {"before": 0}), played.error
-    assert processes_of("model.py") == []
-    assert not list(Path(tempfile.gettempdir()).glob("windtunnel-gang-*"))
+    assert here.processes("model.py") == []
+    assert not list((tmp_path / "launch").iterdir())
 
 
 def test_an_unconfined_gang_that_takes_too_long_is_ended(here: GangHere) -> None:
     played = here.run("import time\ntime.sleep(600)\n", patience=2.0, level=None)
     assert played.status == "timed_out"
-    until(lambda: processes_of("model.py") == [], message="ranks are left")
+    until(lambda: here.processes("model.py") == [], message="ranks are left")
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL], ids=lambda n: n.name)
@@ -233,8 +270,8 @@ def test_a_rank_that_is_killed_is_a_loss(here: GangHere) -> None:
 
 def test_a_sandbox_that_is_killed_is_a_loss_and_leaves_no_process(here: GangHere) -> None:
     def kill() -> None:
-        until(lambda: len(processes_of("rank.py")) >= 2, message="the ranks do not start")
-        for pid in processes_of("gang.shared_sandbox"):
+        until(lambda: len(here.processes("rank.py")) >= 2, message="the ranks do not start")
+        for pid in here.processes("gang.shared_sandbox"):
             with contextlib.suppress(ProcessLookupError):  # it has ended with one that was killed before it
                 os.kill(pid, signal.SIGKILL)
 
@@ -243,18 +280,18 @@ def test_a_sandbox_that_is_killed_is_a_loss_and_leaves_no_process(here: GangHere
     with pytest.raises(ReplicaLost):
         here.run("import time\ntime.sleep(600)\n")
     killer.join()
-    until(lambda: processes_of("rank.py") == [], message="ranks are left")
+    until(lambda: here.processes("rank.py") == [], message="ranks are left")
 
 
 def test_a_gang_that_takes_too_long_is_ended(here: GangHere) -> None:
     played = here.run("import time\ntime.sleep(600)\n", patience=2.0)
     assert (played.status, played.error) == ("timed_out", "the program took longer than 2 s")
-    until(lambda: processes_of("rank.py") == [], message="ranks are left")
+    until(lambda: here.processes("rank.py") == [], message="ranks are left")
 
 
 def test_the_agents_end_ends_the_gang(here: GangHere) -> None:
     def leave() -> None:
-        until(lambda: len(processes_of("rank.py")) >= 2, message="the ranks do not start")
+        until(lambda: len(here.processes("rank.py")) >= 2, message="the ranks do not start")
         here.agent.close()
 
     leaving = threading.Thread(target=leave)
@@ -262,7 +299,7 @@ def test_the_agents_end_ends_the_gang(here: GangHere) -> None:
     with pytest.raises(GangStopped):
         here.run("import time\ntime.sleep(600)\n")
     leaving.join()
-    until(lambda: processes_of("rank.py") == [], message="ranks are left")
+    until(lambda: here.processes("rank.py") == [], message="ranks are left")
 
 
 @pytest.mark.parametrize(
@@ -308,6 +345,70 @@ print(json.dumps({"own": own, "same": same.stdout.strip() == sys.prefix}))
 """
     played = here.run(program, size=1)
     assert played.metrics == {"own": 42, "same": True}, played.error
+
+
+def test_the_outputs_of_a_task_outlive_its_sandbox(here: GangHere) -> None:
+    program = """
+import json, os, pathlib
+folder = pathlib.Path(os.environ["WINDTUNNEL_OUTPUT"])
+index = os.environ["WINDTUNNEL_GANG_INDEX"]
+(folder / "fields").mkdir(exist_ok=True)
+(folder / "fields" / (index + ".txt")).write_text("field " + index)
+if index == "0":
+    (folder / "leads-out").symlink_to("/etc/passwd")
+    os.mkfifo(folder / "pipe")
+print(json.dumps({"ok": 1}))
+"""
+    played = here.run(program, size=2)
+    assert played.status == "ok", played.error
+    assert here.storage.texts == {"output/fields/0.txt": "field 0", "output/fields/1.txt": "field 1"}
+
+
+RESIDENT = """
+import json, os, pathlib, signal, sys
+from windtunnel_program import tasks
+rank = int(os.environ["WINDTUNNEL_RANK"])
+started = 0
+for task in tasks():
+    started += 1
+    {extra}
+    pathlib.Path(os.environ["WINDTUNNEL_OUTPUT"], str(rank)).write_text(f"{{task.index}}")
+    task.finish(index=task.index, turn=started, rank=rank)
+"""
+
+
+def test_a_program_that_is_started_once_takes_task_after_task(here: GangHere) -> None:
+    gang = here.gang(RESIDENT.format(extra="pass"), size=3, start="launch")
+    for turn, index in enumerate((7, 8, 9), 1):
+        played = here.play(gang, index)
+        assert (played.status, played.metrics) == ("ok", {"index": index, "turn": turn, "rank": 0}), played.error
+        assert here.storage.texts == {f"output/{rank}": str(index) for rank in range(3)}
+        assert len(played.ranks) == 3
+    assert len(here.processes("gang.shared_sandbox")) > 0
+    gang.close()
+    until(lambda: here.processes("") == [], message="processes are left")
+
+
+def test_a_task_that_faults_fails_alone_and_the_program_is_started_again(here: GangHere) -> None:
+    fault = "rank == 1 and task.index == 8 and os.kill(os.getpid(), signal.SIGSEGV)"
+    gang = here.gang(RESIDENT.format(extra=fault), size=2, start="launch")
+    outcomes = [here.play(gang, index) for index in (7, 8, 9)]
+    assert [played.status for played in outcomes] == ["ok", "crashed", "ok"]
+    assert outcomes[1].error is not None and "rank 1 was ended by SIGSEGV" in outcomes[1].error
+    assert outcomes[2].metrics["turn"] == 1
+
+
+def test_a_program_that_ends_between_two_tasks_is_started_again(here: GangHere) -> None:
+    gang = here.gang(RESIDENT.format(extra="pass") + "    break\n", size=2, start="launch")
+    for index in (7, 8):
+        played = here.play(gang, index)
+        assert (played.status, played.metrics.get("turn")) == ("ok", 1), (played, gang.outputs.take())
+
+
+def test_a_program_that_does_not_take_its_task_is_late(here: GangHere) -> None:
+    gang = here.gang("import time\ntime.sleep(600)\n", size=1, start="launch")
+    assert here.play(gang, 0, patience=2.0).status == "timed_out"
+    until(lambda: here.processes("") == [], message="processes are left")
 
 
 def test_a_gang_larger_than_the_machine_runs_with_a_note(platform: PlatformProcess) -> None:

@@ -75,7 +75,11 @@ def test_an_executor_has_the_capabilities_of_its_kind(tmp_path: Path) -> None:
     kinds = ("kubernetes", "local", "slurm")
     configs = registry.load_executor_configs(config_file(tmp_path, *({"kind": kind} for kind in kinds)), 1)
     assert registry.with_own_environments(configs) == {"e0"}
-    assert [config.gangs for config in configs] == [GangSupport(unattended=True), GangSupport(crowds=True), None]
+    assert [config.gangs for config in configs] == [
+        GangSupport(unattended=True),
+        GangSupport(resident=True, crowds=True),
+        None,
+    ]
     assert registry.with_node_agent(configs) == {"e1"}
 
 

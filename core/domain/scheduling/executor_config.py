@@ -20,12 +20,17 @@ _KNOWN = {"name", "kind", "workers", "max_workers", "grace", "allowed", "options
 class GangSupport:
     """The gangs that a kind of executor starts.
 
-    ``unattended``: also those without a runner (`Gang.attended`). ``crowds``: a gang may have more replicas than there
-    are workers, which then share processors.
+    ``unattended``: also those without a runner (`Gang.attended`). ``resident``: also those whose program is started
+    once for a launch. ``crowds``: a gang may have more replicas than there are workers, which then share processors.
     """
 
     unattended: bool = False
+    resident: bool = False
     crowds: bool = False
+
+    def starts(self, gang: Gang) -> bool:
+        """Return whether it starts a gang."""
+        return (self.unattended or gang.attended) and (self.resident or gang.start == "task")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +65,7 @@ class ExecutorConfig:
         """Return whether it starts such gangs; None: not a gang, which every executor starts."""
         if gang is None:
             return True
-        return self.gangs is not None and (self.gangs.unattended or msgspec.convert(gang, Gang).attended)
+        return self.gangs is not None and self.gangs.starts(msgspec.convert(gang, Gang))
 
     def has_room_for(self, gang: Mapping[str, object]) -> bool:
         """Return whether all replicas of a gang fit here once nothing else runs."""

@@ -6,6 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
+#: When the program of a gang is started: for each task, or once for the launch.
+STARTS = ("task", "launch")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gang:
@@ -18,6 +21,7 @@ class Gang:
 
     size: int
     communication: str = "none"  # a module of scheduling/communications
+    start: str = "task"  # its program is started for each task, or once for the launch
     slots: int = 1
     slices: int = 1
     command: tuple[str, ...] = ()

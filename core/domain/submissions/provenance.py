@@ -93,7 +93,8 @@ class PlaySettings(_ProvenancePart, frozen=True, kw_only=True):
 
     ``tasks``: the plan (runtimes/harness/evaluator/tasks.py). ``isolation``: of the dataset alone until the model is
     known. ``deadline``: seconds for an action. ``worlds``: None: `auto`. Results depend neither on it nor on
-    ``trusted``, unless a trusted model changes its own.
+    ``trusted``, unless a trusted model changes its own. ``start``: `launch` if a gang's program was started once for
+    its tasks, so that what it keeps from one to the next is its own risk.
     """
 
     tasks: Mapping[str, Any]
@@ -105,6 +106,7 @@ class PlaySettings(_ProvenancePart, frozen=True, kw_only=True):
     batch: int
     worlds: int | None = None
     trusted: bool = False
+    start: str = "task"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from common.errors import Gone, StoreUnavailable, Unauthorized, UnreadableRow
 from common.ids import hashed
 from core.domain.scheduling.ranges import EXPIRIES, STRIKES, Ended, Later, Lease, RangePosition, ReportedRange
@@ -23,9 +25,11 @@ from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.scheduling.launch_files import LaunchFiles
 from core.services.scheduling.reports import TaskReport, crashed_line, failed_tasks, first_lines
 from core.services.scheduling.storage_notes import StorageNotes
+from core.services.scheduling.task_files import TaskFiles
 from core.store import events, launches, leases, results, simulations
 from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Segment
+from core.store.results import Artifact
 from datasets.objectstore.base import ObjectStore
 from runtimes import formats
 from runtimes.harness.evaluator.tasks import TaskPlan
@@ -62,13 +66,15 @@ class ReportOutcome:
 class LeaseOptions:
     """Options of leases. ``ttl``: seconds after which a lease without a heartbeat expires.
 
-    ``max_unpacked``: most bytes of the files of a model that is an archive, for runners that unpack it. ``cache_ttl``:
-    seconds for which a process trusts what it knows of a launch.
+    ``max_unpacked``: most bytes of the files of a model that is an archive, for runners that unpack it. ``max_output``:
+    most bytes of the files that a task of a program leaves. ``cache_ttl``: seconds for which a process trusts what it
+    knows of a launch.
     """
 
     ttl: float = 10.0
     cache_ttl: float = CACHE_TTL
     max_unpacked: int = 4 << 30
+    max_output: int = 1 << 30
 
 
 class Leases:
@@ -95,9 +101,15 @@ class Leases:
         self._specs = specs or ScenarioSpecs(database, store, Sources(store, {}))
         #: Files for runners without a shared folder.
         self.files = LaunchFiles(database, store)
+        self.task_files = TaskFiles(database, store)
         self._storage_notes = StorageNotes(database, notifier)
         self._known: dict[str, CachedLaunch] = {}
         self._lock = threading.Lock()
+
+    @property
+    def largest_output(self) -> int:
+        """The most bytes of the files that a task of a program leaves."""
+        return self._options.max_output
 
     # -- authentication
 
@@ -147,6 +159,7 @@ class Leases:
             "play": play_document(row.provenance, definition),
             "model": model,
             "files": self.files.describe(row),
+            "largest_output": self._options.max_output,
         }
 
     def describe_model(self, digest: str, format: str) -> dict[str, object]:
@@ -227,11 +240,15 @@ class Leases:
     def report(self, launch: CachedLaunch, report: TaskReport) -> ReportOutcome:
         """Accept results that begin at the cursor; the object is durable before its row, the row before the answer."""
         failures = failed_tasks(report)
+        for stored in report.header.stored:
+            self.task_files.check(launch.simulation, stored)
         key = f"results/{launch.simulation}/{report.header.since:012d}-{secrets.token_hex(6)}"
         self._put(launch.simulation, key, (report.lines, report.blobs) if report.blobs else (report.lines,))
         outcome = self._database.write(lambda c: self._accept(c, launch, report, key, failures), durable=False)
         if outcome.accepted:
             self._notifier.publish(launch.simulation)
+            for task in report.header.checkpointed:
+                self.task_files.forget(launch.simulation, task)
         else:
             self._store.delete(key)
         ended = outcome.position is not None and outcome.position.cursor == outcome.position.stop
@@ -276,6 +293,9 @@ class Leases:
         for artifact in stored_artifacts(report, key):
             if artifact.task < to:
                 results.add_artifact(c, launch.simulation, artifact)
+        for stored in header.stored:
+            if stored.task < to:
+                results.add_artifact(c, launch.simulation, Artifact(**msgspec.structs.asdict(stored), offset=0))
         following = None
         if header.next and position.cursor == position.stop:
             following = self._lend(c, launch, header.worker, header.rate)

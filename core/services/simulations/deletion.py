@@ -7,6 +7,7 @@ from itertools import groupby
 from common.errors import StoreUnavailable
 from core.services.claims import Action, ClaimedJob, OnError
 from core.services.orphan_search import OrphanSearch
+from core.services.scheduling.task_files import CHECKPOINTS
 from core.store import results, simulations
 from core.store.claims import HeldClaim
 from core.store.database import Database
@@ -15,7 +16,7 @@ from datasets.objectstore.base import ObjectStore
 logger = logging.getLogger(__name__)
 
 #: Prefixes of the objects of simulations; the simulation's id follows.
-PREFIXES = ("results/", "logs/", "replays/")
+PREFIXES = ("results/", "logs/", "replays/", CHECKPOINTS)
 #: Rows of each kind that one transaction deletes: other transactions wait for it.
 ROWS = 5000
 #: Seconds after a simulation's end before an object of it that no row refers to counts as an orphan.

@@ -130,8 +130,9 @@ class Resolver:
             raise Invalid("`gang.command` is missing: the program that each replica runs, in the folder of the model.")
         candidates = self.candidates(submission.placement, submission.gang)
         if not candidates:
-            unattended = "" if gang.attended else " With an `image` or an `operator` it needs Kubernetes."
-            raise Invalid(f"No executor here starts such a gang.{unattended}")
+            why = "" if gang.attended else " With an `image` or an `operator` it needs Kubernetes."
+            why += " With `start` of `launch` it needs a local executor." if gang.start == "launch" else ""
+            raise Invalid(f"No executor here starts such a gang.{why}")
         if not self._with_capacity(submission):
             most = max(config.workers_for(None) for config in candidates)
             size = replicas(submission.gang)
@@ -221,6 +222,7 @@ class Resolver:
         worlds = None if submission.worlds == "auto" else submission.worlds
         if worlds is not None and not 1 <= worlds <= MOST_WORLDS:
             raise Invalid(f"`worlds` must be in 1..{MOST_WORLDS}, or auto.")
+        gang = msgspec.convert(submission.gang, Gang) if submission.gang is not None else None
         model = ResolvedModel(name="", version=None, digest=None, format=None)
         if (reference := submission.model_reference) is not None:
             source = {"reference": reference, "connection": submission.connection}
@@ -233,7 +235,7 @@ class Resolver:
                 name=dataset.simulator, environment=catalogue.simulators()[dataset.simulator].digest
             ),
             platform=PlatformFacts(windtunnel=VERSION, machine=platform.machine(), sandbox=dict(self._sandbox)),
-            communication=_communication(submission.gang),
+            communication=_communication(gang),
             play=PlaySettings(
                 tasks=plan,
                 params=plan["params"],
@@ -244,6 +246,7 @@ class Resolver:
                 batch=int(plan["params"].get("batch", 1)),
                 worlds=worlds,
                 trusted=submission.trusted,
+                start="task" if gang is None else gang.start,
             ),
         )
 
@@ -282,12 +285,11 @@ class Resolver:
         return described if lock is None else with_lock(described, lock)  # else staging resolves it
 
 
-def _communication(gang: Mapping[str, object] | None) -> ResolvedCommunication | None:
+def _communication(gang: Gang | None) -> ResolvedCommunication | None:
     """Return what the platform has of a gang's communication model; None: nothing, or its image brings that."""
-    described = msgspec.convert(gang, Gang) if gang is not None else None
-    if described is None or not described.attended:
+    if gang is None or not gang.attended:
         return None
-    environment = catalogue.communications().get(described.communication)
+    environment = catalogue.communications().get(gang.communication)
     return None if environment is None else ResolvedCommunication(name=environment.name, environment=environment.digest)
 
 

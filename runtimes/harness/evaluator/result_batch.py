@@ -83,12 +83,27 @@ class ResultLine(msgspec.Struct):
     scenario: dict[str, Any]
     metrics: Mapping[str, Metric]
     error: str | None
-    artifacts: Sequence[Mapping[str, Any]]
+    artifacts: Sequence[Mapping[str, object]]
     timing: Timing
 
 
+class TaskOutput(msgspec.Struct):
+    """A file that a program's task leaves: ``content`` goes with the result, or is stored before as ``object``."""
+
+    name: str
+    media_type: str
+    size: int
+    digest: str
+    content: bytes | None = None
+    object: str | None = None
+    crc32: int = 0
+
+
 class Played(msgspec.Struct):
-    """The outcome of a task. ``actions``: the bytes of the applied actions, one entry per step."""
+    """The outcome of a task. ``actions``: the bytes of the applied actions, one entry per step.
+
+    ``outputs``: files that a program leaves.
+    """
 
     status: str
     metrics: Mapping[str, Metric]
@@ -100,6 +115,7 @@ class Played(msgspec.Struct):
     worlds: int = 1
     kernel: Kernel = "one"
     ranks: Sequence[RankTiming] = ()
+    outputs: Sequence[TaskOutput] = ()
 
 
 def plain(value: Any) -> Any:
@@ -126,6 +142,7 @@ class ResultBatch:
         self._metrics: list[Mapping[str, Metric]] = []
         self._text = bytearray()
         self._artifacts: list[tuple[int, str, str, int]] = []
+        self._stored: list[Mapping[str, object]] = []
         self._blobs: list[bytes] = []
         self._bytes = 0
         self._record = record if definition.record else "none"
@@ -164,13 +181,15 @@ class ResultBatch:
                 self._failures[outcome] += 1
         else:
             self.failed += 1
-        artifacts: Sequence[Mapping[str, Any]] = ()
+        artifacts: Sequence[Mapping[str, object]] = ()
         if self._record != "none" and played.actions and (self._record == "all" or self._is_failure(played)):
             trace = zlib.compress(b"".join(played.actions), 6)
             self._artifacts.append((task, TRACE, TRACE_TYPE, len(trace)))
             self._blobs.append(trace)
             self._bytes += len(trace)
             artifacts = ({"name": TRACE, "bytes": len(trace)},)
+        if played.outputs:
+            artifacts = [self._add_output(task, output) for output in played.outputs]
         timing = Timing(
             seconds=int(played.seconds * 1e6 + 0.5) / 1e6,
             inference=inference(played.latencies, self._step),
@@ -192,6 +211,17 @@ class ResultBatch:
         self._text += b"\n"
         self.to += 1
 
+    def _add_output(self, task: int, output: TaskOutput) -> Mapping[str, object]:
+        """Add a file of a task; return how its result names it."""
+        if output.content is not None:
+            self._artifacts.append((task, output.name, output.media_type, output.size))
+            self._blobs.append(output.content)
+            self._bytes += output.size
+        elif output.object is not None:  # else the lease is lost, and with it the report
+            place = {"bytes": output.size, "crc32": output.crc32, "object": output.object}
+            self._stored.append({"task": task, "name": output.name, "media_type": output.media_type, **place})
+        return {"name": output.name, "bytes": output.size, "digest": output.digest}
+
     def _is_failure(self, played: Played) -> bool:
         return played.status != "ok" or self._failing_outcome(played) is not None
 
@@ -211,11 +241,12 @@ class ResultBatch:
             "lines": self._text,
             "artifacts": self._artifacts,
             "blobs": b"".join(self._blobs),
+            "stored": self._stored,
             "sketch": sketch(self._metrics) | failure_sketch(self._failures, len(self._metrics)),
         }
         self.since = self.to
         self.failed = self._bytes = 0
-        self._metrics, self._text, self._artifacts, self._blobs = [], bytearray(), [], []
+        self._metrics, self._text, self._artifacts, self._blobs, self._stored = [], bytearray(), [], [], []
         self._failures = dict.fromkeys(self._failures, 0)
         return message
 

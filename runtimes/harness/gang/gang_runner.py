@@ -23,6 +23,7 @@ from ..runner.runner import DONE, LAST_REQUEST, TASK_PATIENCE, UNREACHABLE
 from ..runner.runner_api_client import Credentials, LaunchOver, RequestRejected, Unreachable
 from .gang_transport import RESULT, ReplicaLost
 from .replica import LATE
+from .task_storage import TaskStorage
 
 #: Seconds of results per report.
 FLUSH = 1.0
@@ -48,9 +49,10 @@ class GangPlay(msgspec.Struct):
 
 
 class GangLaunch(msgspec.Struct):
-    """Description of a launch that a gang's runner reads."""
+    """Description of a launch that a gang's runner reads. ``largest_output``: bytes of the files that a task leaves."""
 
     play: GangPlay
+    largest_output: int
 
 
 class RunnableGang(Protocol):
@@ -59,8 +61,8 @@ class RunnableGang(Protocol):
     #: Whether it is there again for the next task after it was lost.
     returns: bool
 
-    def run(self, scenario: Mapping[str, object], patience: float) -> Played:
-        """Run one task, within ``patience`` seconds; return its outcome. Raises ReplicaLost."""
+    def run(self, scenario: Mapping[str, object], patience: float, storage: TaskStorage) -> Played:
+        """Run one task, within ``patience`` seconds, with its storage; return its outcome. Raises ReplicaLost."""
 
 
 class GangRunner:
@@ -77,6 +79,9 @@ class GangRunner:
     ) -> None:
         self._definition = definition_of(launch.play.definition)
         self._plan = TaskPlan(launch.play.tasks)
+        self._credentials = credentials
+        self._largest_output = launch.largest_output
+        self._checkpointed: list[int] = []
         self._patience = self._definition.task_patience or TASK_PATIENCE
         self._stop = threading.Event()
         self._lease_client = LeaseClient(credentials, self._stop)
@@ -100,7 +105,7 @@ class GangRunner:
             while batch.to < self._page.stop:
                 self._page.task = batch.to
                 try:
-                    result = self._run_task(batch.to)
+                    result = self._run_task(held_lease, batch.to)
                 except (ReplicaLost, GangStopped) as error:
                     returns = isinstance(error, ReplicaLost) and self._gang.returns
                     self._report(held_lease, batch, last=not returns)
@@ -116,18 +121,23 @@ class GangRunner:
                     since = time.monotonic()
             self._report(held_lease, batch)  # a heartbeat may have lowered the page's stop meanwhile
 
-    def _run_task(self, task: int) -> Played:
+    def _run_task(self, held_lease: HeldLease, task: int) -> Played:
         """Have the gang run one task."""
         located = self._plan.locate(task)
         scenario: dict[str, object] = {"index": located.index, "repeat": located.repeat, "seed": located.seed}
         scenario["params"] = dict(located.params)
-        return self._gang.run(scenario, self._patience)
+        storage = TaskStorage(self._credentials, held_lease.granted, task, self._largest_output)
+        played = self._gang.run(scenario, self._patience, storage)
+        if storage.used:
+            self._checkpointed.append(task)
+        return played
 
     def _report(self, held_lease: HeldLease, batch: ResultBatch, *, last: bool = False) -> None:
         """Report the results so far, if there are any and the lease still wants them."""
         if not len(batch):
             return
         results = msgspec.convert(batch.take(), Batch)
+        results.checkpointed, self._checkpointed = self._checkpointed, []
         if held_lease.continues_with(results):
             self._leases.report(held_lease, results, last=last)
 

@@ -26,7 +26,8 @@ class LocalGangSpec:
     ``python``: the interpreter; ``harness``: the folder of this package; ``packages``: folders of the program's
     packages, the first one first; ``hosts``: names that are this machine; ``ranks``: how many processes the programs
     start in all; ``memory``: bytes of all of them; ``name``: of a model that is one file; ``level``: of the sandbox,
-    None: there is none; ``times``: the library that measures how ranks communicate (compiled/mpi_times.c), if any.
+    None: there is none; ``times``: the library that measures how ranks communicate (compiled/mpi_times.c), if any;
+    ``start``: whether the programs are started for each "task", or once for the "launch".
     """
 
     python: str
@@ -40,13 +41,15 @@ class LocalGangSpec:
     name: str
     level: int | None
     times: str | None = None
+    start: str = "task"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GangTask:
     """One task for a sandbox. ``confinement``: of `Confinement`; None for no sandbox. ``model``: path of its files.
 
-    ``folder``: of the task's own files, to be made. ``socket``: the descriptor on which the end is told.
+    ``folder``: of the task's own files, to be made. ``restore``: the folder of a checkpoint, if there is one.
+    ``socket`` and ``files``: the descriptors on which the end is told, and files are delivered.
     """
 
     gang: LocalGangSpec
@@ -54,7 +57,9 @@ class GangTask:
     model: str
     scenario: Mapping[str, object]
     folder: str
+    restore: str | None = None
     socket: int = -1
+    files: int = -1
 
     @classmethod
     def of(cls, text: str) -> "GangTask":
@@ -73,24 +78,35 @@ class GangTask:
 class GangEnd:
     """The end of a task. ``status``: of what the sandbox started; ``problem``: what else went wrong.
 
-    ``result``: the text that the program wrote to its file, None: it wrote none.
+    ``result``: the text that the program wrote to its file, None: it wrote none. ``going``: the program goes on to the
+    next task.
     """
 
     status: int
     problem: str | None
     result: str | None
     ranks: Sequence[RankEnd]
+    going: bool = False
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the program ended without an error, and without an answer."""
+        failed = self.status or self.problem is not None or any(rank.exit for rank in self.ranks)
+        return not self.going and not failed and self.result is None
 
     @classmethod
     def of(cls, text: bytes) -> "GangEnd":
         """Return what a sandbox has told. Raises ValueError if it is something else."""
 
-        def gang_end(status: object, problem: object, result: object, ranks: Sequence[object]) -> "GangEnd":
+        def gang_end(
+            status: object, problem: object, result: object, ranks: Sequence[object], going: object
+        ) -> "GangEnd":
             if not isinstance(status, int):
                 raise ValueError("the status of a gang's end is not a number")
             if not isinstance(problem, str | None) or not isinstance(result, str | None):
                 raise ValueError("a text of a gang's end is not a text")
-            return cls(status=status, problem=problem, result=result, ranks=[RankEnd.of(rank) for rank in ranks])
+            ends = [RankEnd.of(rank) for rank in ranks]
+            return cls(status=status, problem=problem, result=result, ranks=ends, going=bool(going))
 
         try:
             return gang_end(**json.loads(text))
@@ -98,5 +114,11 @@ class GangEnd:
             raise ValueError(f"{type(error).__name__}: {error}") from None
 
     def text(self) -> bytes:
-        """Return it as JSON."""
-        return json.dumps(asdict(self)).encode()
+        """Return it as a line of JSON."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+
+def scenario_of(line: bytes) -> Mapping[str, object]:
+    """Return the scenario of a further task, as the runner sends it to a program that goes on."""
+    scenario: Mapping[str, object] = json.loads(line)
+    return scenario

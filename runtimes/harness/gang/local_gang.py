@@ -3,23 +3,20 @@
 A task's sandbox ends with it, so no task finds anything of another. A lost sandbox is made again for the next task.
 """
 
+import contextlib
 import ctypes
 import json
 import os
-import selectors
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import NoReturn
 
 import msgspec
 
-from .. import python_process
 from ..evaluator.result_batch import Played, RankTiming, unworldly
 from ..runner.captured_output import CapturedOutput
 from ..runner.framed_socket import receive_with_rights
@@ -34,11 +31,13 @@ from ..runner.runner import (
     deliver,
 )
 from ..runner.runner_api_client import Credentials, LaunchOver, RequestRejected, RunnerApiClient, Unreachable
+from .delivered_files import OUTPUT, Delivery, NotDeliverable
 from .gang_runner import GangLaunch, GangRunner, GangStopped, result_of
 from .gang_task import GangEnd, GangTask, LocalGangSpec
 from .gang_transport import ReplicaLost
 from .rank_ends import fault
-from .shared_sandbox import LONGEST_END
+from .sandboxed_task import SandboxedTask
+from .task_storage import CheckpointUploads, TaskStorage
 
 #: Address space of a rank, in bytes: MPI maps memory that it does not use. What it uses is limited otherwise.
 ADDRESSES = 1 << 46
@@ -46,7 +45,6 @@ ADDRESSES = 1 << 46
 TASKS_OF_RANK, FILES = 64, 1024
 #: The folder of a task's files in its sandbox, where it is in memory.
 FOLDER = "/tmp/windtunnel"
-PIECE = 64 << 10
 
 
 class GangRunnerOptions(msgspec.Struct):
@@ -57,79 +55,102 @@ class GangRunnerOptions(msgspec.Struct):
 
 
 class GangOrder(msgspec.Struct):
-    """A launch, as it arrives over the control socket; ``model``: path of its files."""
+    """A launch, as it arrives over the control socket; ``model``: path of its files, ``folder``: of the launch."""
 
     url: str
     launch: str
     token: str
     model: str
+    folder: str
 
 
 class LocalGang:
-    """A gang on this machine. ``model``: path of its files. The node agent ends it by closing ``control``."""
+    """A gang on this machine. ``model``: path of its files; ``folder``: of the launch, for files of its tasks.
+
+    The node agent ends it by closing ``control``.
+    """
 
     returns = True
 
-    def __init__(self, gang: LocalGangSpec, model: str, control: socket.socket) -> None:
+    def __init__(self, gang: LocalGangSpec, model: str, control: socket.socket, folder: str) -> None:
         self.outputs = CapturedOutput()
         self._gang = gang
         self._model = model
         self._control = control
+        self._folder = folder
+        self._sandboxes = contextlib.ExitStack()
+        self._sandboxed: SandboxedTask | None = None
+        self._delivered = Delivery(OUTPUT)
+        self._problem: str | None = None
 
-    def run(self, scenario: Mapping[str, object], patience: float) -> Played:
+    def run(self, scenario: Mapping[str, object], patience: float, storage: TaskStorage) -> Played:
         """Run one task; raise ReplicaLost, or GangStopped once the agent closes its connection."""
-        if self._gang.level is not None:
-            return self._run(scenario, patience, FOLDER)
-        with tempfile.TemporaryDirectory(prefix="windtunnel-gang-", ignore_cleanup_errors=True) as folder:
-            return self._run(scenario, patience, f"{folder}/task")
-
-    def _run(self, scenario: Mapping[str, object], patience: float, folder: str) -> Played:
-        began = time.monotonic()
-        output, printed = os.pipe()
-        os.set_blocking(output, False)
-        told, telling = socket.socketpair()
-        self.outputs.watch(output, "gang")
-        with told:
-            with telling:
-                process = self._start(scenario, folder, telling, printed)
-            os.close(printed)
-            try:
-                message = self._listen(told, output, began + patience)
-            finally:
-                process.kill()  # with it all that is left of the task
-                code = process.wait()
-                self.outputs.forget(output)
-                os.close(output)
-        seconds = time.monotonic() - began
-        if message is None:
-            return Played("timed_out", {}, error=f"the program took longer than {patience:g} s", seconds=seconds)
-        if not message:
-            raise ReplicaLost(f"its sandbox ended: {python_process.ending(code)}")
+        began, needed = time.monotonic(), False
+        uploads = CheckpointUploads(storage, lambda text: self.outputs.add("gang", text.encode() + b"\n"))
         try:
-            end = GangEnd.of(message)
-        except ValueError as error:
-            raise ReplicaLost(f"its sandbox told something else than its end: {error}") from None
-        return outcome(end, self._gang.ranks, seconds)
+            end = self._run(scenario, began + patience, storage, uploads)
+            seconds = time.monotonic() - began
+            if end is None:
+                return Played("timed_out", {}, error=f"the program took longer than {patience:g} s", seconds=seconds)
+            return self._outcome(end, seconds, storage)
+        except ReplicaLost:
+            needed = True
+            raise
+        finally:
+            uploads.end(needed=needed)
 
-    def _start(
-        self, scenario: Mapping[str, object], folder: str, telling: socket.socket, printed: int
-    ) -> "subprocess.Popen[bytes]":
-        """Start the sandbox of a task, which tells its end on a socket and prints to a pipe."""
-        return python_process.start(
-            self._gang.python,
-            "gang.shared_sandbox",
-            [os.path.dirname(self._gang.harness)],
-            asdict(self._task(scenario, folder)),
-            {"socket": telling.fileno()},
-            printed,
-        )
+    def _run(
+        self, scenario: Mapping[str, object], until: float, storage: TaskStorage, uploads: CheckpointUploads
+    ) -> GangEnd | None:
+        """Have a sandbox run a task, the one that is there if its program goes on; return its end, None if it is late.
 
-    def _task(self, scenario: Mapping[str, object], folder: str) -> GangTask:
-        gang = self._gang
-        confinement = None
+        It is closed unless the program goes on to the next task.
+        """
+        sandboxed, going = self._sandboxed, False
+        try:
+            message: bytes | None = b""
+            if sandboxed is not None and not storage.has_checkpoint:
+                sandboxed.tell(scenario)
+                message = sandboxed.listen(self._control, until, uploads.add)
+            if sandboxed is None or message == b"":  # there is none, or its program has ended after the task before
+                self._sandboxes.close()
+                sandboxed = self._sandboxed = self._start(scenario, storage)
+                message = sandboxed.listen(self._control, until, uploads.add)
+            if message is None:
+                return None
+            if not message:
+                raise ReplicaLost(f"its sandbox ended: {sandboxed.ending}")
+            try:
+                end = GangEnd.of(message)
+            except ValueError as error:
+                raise ReplicaLost(f"its sandbox told something else than its end: {error}") from None
+            self._delivered, self._problem = sandboxed.delivered, sandboxed.problem
+            going = end.going
+            return end
+        finally:
+            if not going:
+                self.close()
+
+    def close(self) -> None:
+        """End a program that goes on."""
+        self._sandboxed = None
+        self._sandboxes.close()
+
+    def _start(self, scenario: Mapping[str, object], storage: TaskStorage) -> SandboxedTask:
+        """Start a sandbox with a task, and with the newest checkpoint of it."""
+        folder = tempfile.TemporaryDirectory(prefix="task-", dir=self._folder, ignore_cleanup_errors=True)
+        task = self._task(scenario, self._sandboxes.enter_context(folder), storage)
+        return self._sandboxes.enter_context(SandboxedTask(task, self.outputs))
+
+    def _task(self, scenario: Mapping[str, object], folder: str, storage: TaskStorage) -> GangTask:
+        """Return the task as its sandbox is told, with the newest checkpoint beside it."""
+        os.chmod(folder, 0o755)
+        restore = f"{folder}/restore"
+        restored = storage.restore(restore)
+        gang, confinement = self._gang, None
         if gang.level is not None:
             confinement = {
-                "readonly": [*gang.packages, self._model],
+                "readonly": [*gang.packages, self._model, *([restore] if restored else [])],
                 "hosts": gang.hosts,
                 "level": gang.level,
                 "memory": gang.memory,
@@ -138,33 +159,32 @@ class LocalGang:
                 "processes": TASKS_OF_RANK * (gang.ranks + 1),
                 "files": FILES,
             }
-        return GangTask(gang=gang, confinement=confinement, model=self._model, scenario=scenario, folder=folder)
+        return GangTask(
+            gang=gang,
+            confinement=confinement,
+            model=self._model,
+            scenario=scenario,
+            folder=f"{folder}/own" if confinement is None else FOLDER,
+            restore=restore if restored else None,
+        )
 
-    def _listen(self, told: socket.socket, output: int, until: float) -> bytes | None:
-        """Return what the sandbox tells until it closes its end; None if that takes too long."""
-        message, most = b"", LONGEST_END * (self._gang.ranks + 1)
-        with selectors.DefaultSelector() as selector:
-            for source in (told, output, self._control):
-                selector.register(source, selectors.EVENT_READ)
-            while (left := until - time.monotonic()) > 0:
-                for key, _ in selector.select(left):
-                    if key.fileobj is self._control:
-                        raise GangStopped("the node agent ended it")
-                    if key.fileobj == output:
-                        if not self.outputs.collect(output):
-                            selector.unregister(output)
-                        continue
-                    if not (piece := told.recv(PIECE)):
-                        return message
-                    message += piece
-                    if len(message) > most:
-                        raise ReplicaLost("its sandbox told too much")
-        return None
+    def _outcome(self, end: GangEnd, seconds: float, storage: TaskStorage) -> Played:
+        """Return the outcome of a task, with its outputs. Raise ReplicaLost if a rank was lost."""
+        played = outcome(end, self._gang.ranks, seconds)
+        problem = self._problem
+        try:
+            played.outputs = storage.outputs(self._delivered)
+        except NotDeliverable as error:
+            problem = str(error)
+        if problem is not None and played.status == "ok":
+            played.status, played.metrics = "invalid", {}
+            played.error = unworldly(f"the files that the program leaves cannot be kept: {problem}")
+        return played
 
 
 def outcome(end: GangEnd, ranks: int, seconds: float) -> Played:
     """Return a task's outcome from what its sandbox told. Raise ReplicaLost if a rank was lost."""
-    problem = end.problem or fault(end.ranks, ranks, end.status)
+    problem = None if end.going else end.problem or fault(end.ranks, ranks, end.status)
     timing = [
         RankTiming(rank.host, round(rank.computing, 6), rank.waiting, rank.sent)
         for rank in sorted(end.ranks, key=lambda rank: rank.rank)
@@ -197,7 +217,7 @@ def main() -> None:
         end(DONE, "the agent is gone")
     order = msgspec.json.decode(data, type=GangOrder)
     credentials = Credentials(url=order.url, launch=order.launch, token=order.token)
-    gang = LocalGang(options.gang, order.model, control)
+    gang = LocalGang(options.gang, order.model, control, order.folder)
     try:
         launch = msgspec.convert(RunnerApiClient(credentials, threading.Event()).launch(), GangLaunch)
         runner = GangRunner(credentials, launch, gang, "gang", ended=end)

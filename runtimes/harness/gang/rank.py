@@ -29,6 +29,9 @@ PR_SET_PDEATHSIG = 1
 #: The variables that name the library that measures how a rank communicates (compiled/mpi_times.c), and its file.
 TIMES, MEASURES = "WINDTUNNEL_GANG_TIMES", "WINDTUNNEL_MPI_TIMES"
 
+#: The variable that names the folder of a rank's checkpoints: that of all ranks, until the rank is known.
+CHECKPOINT = "WINDTUNNEL_CHECKPOINT"
+
 
 class LastLines:
     """The last lines of what a rank prints, and the last that looks like a JSON object."""
@@ -85,11 +88,16 @@ def number() -> int:
 def main(folder: str, command: Sequence[str]) -> int:
     """Run the command; return its exit status, negative for a signal."""
     rank, began = number(), time.time()
+    os.environ["WINDTUNNEL_RANK"] = str(rank)
+    if CHECKPOINT in os.environ:
+        os.environ[CHECKPOINT] += f"/{rank}"
     printed, errors = LastLines(), LastLines()
     pipes = [os.pipe(), os.pipe()]
     parent = os.getpid()
     if not (child := os.fork()):
         _become(command, [writing for _, writing in pipes], parent, f"{folder}/.mpi-{rank}")
+    with open(f"{folder}/.pid-{rank}", "w") as note:
+        note.write(str(child))
     for _, writing in pipes:
         os.close(writing)
     _pass_on(child, {reading: reader for (reading, _), reader in zip(pipes, (printed, errors), strict=True)})

@@ -1,213 +1,154 @@
-"""Shared sandbox: the ranks of a gang on one machine, which run one task together in one sandbox of their own.
+"""Shared sandbox: the ranks of a gang on one machine, which run in one sandbox of their own: for a task, or a launch.
 
-``main`` confines its process, lays out the model in a folder of the sandbox, starts the program's ranks, and sends one
-JSON document to the runner: how each rank ended, and the result that the first one wrote. With this process's end all
-that the task had ends: processes, files, ports, names and shared memory. Where processes are not confined, the task has
-a folder that the runner removes, and what the program leaves behind is swept.
+``main`` confines its process, lays out the model in a folder of the sandbox, starts the program's ranks, and sends the
+runner a line of JSON at the end of a task: how each rank ended, and the result that the first one gave. With this
+process's end all that the task had ends: processes, files, ports, names and shared memory. Where processes are not
+confined, the task has a folder that the runner removes, and what the program leaves behind is swept.
 """
 
-import json
 import os
-import shutil
+import selectors
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..sandbox import Confinement, confine
-from .gang_task import GangEnd, GangTask
-from .gang_transport import RESULT, adopt_orphans, dying_with, lay_out, sweep
-from .rank import TIMES
-from .rank_ends import RankEnd
+from .gang_memory import PROC, exceeds
+from .gang_task import GangEnd, GangTask, scenario_of
+from .gang_transport import adopt_orphans, dying_with, sweep
+from .rank_times import RankTimes
+from .task_folder import TaskFolder
+from .task_server import TaskServer
 
-#: The sandbox's own processes.
-PROC = Path("/proc/own")
-#: The most characters of a rank's document: its last lines and its result, escaped.
-LONGEST_END = 1 << 20
-#: Seconds between two looks at the gang's memory.
+#: Seconds between two looks at the gang's memory, and for checkpoints.
 ROUND = 0.25
 #: Seconds that the other ranks may go on after one has failed, so that they can tell why.
 GRACE = 1.0
-#: Folders of a package environment that hold programs and shared libraries.
-PROGRAMS, LIBRARIES = "bin", "lib"
 
 
 def main() -> None:
-    """Run one task, as one JSON object on the command line says."""
+    """Run one task, as one JSON object on the command line says; or this one, and those that the runner then sends."""
     task = GangTask.of(sys.argv[1])
-    runner = socket.socket(fileno=task.socket)
+    runner, files = socket.socket(fileno=task.socket), socket.socket(fileno=task.files)
     if task.confinement is not None:
-        confine(Confinement(**task.confinement, keep=(runner.fileno(),)))
+        confine(Confinement(**task.confinement, keep=(runner.fileno(), files.fileno())))
     else:
         adopt_orphans()
-    sandbox = SharedSandbox(task)
-    sandbox.prepare()
-    runner.sendall(sandbox.run().text())
+    folder = TaskFolder(task)
+    folder.prepare()
+    sandbox = SharedSandbox(task, folder, files)
+    end = sandbox.run(task.scenario)
+    runner.sendall(end.text())
+    if end.going:
+        for line in runner.makefile("rb"):
+            end = sandbox.go_on(scenario_of(line))
+            if end.is_quiet:
+                break  # the program had enough after the task before: the runner starts it again for this one
+            runner.sendall(end.text())
+            if not end.going:
+                break
 
 
 class SharedSandbox:
-    """A task's folder and its ranks."""
+    """The ranks of a program. ``files``: the socket over which the runner gets files of tasks."""
 
-    def __init__(self, task: GangTask) -> None:
+    def __init__(self, task: GangTask, folder: TaskFolder, files: socket.socket) -> None:
         self._task, self._gang = task, task.gang
-        self._folder = Path(task.folder)
-        self._work = self._folder / "model"
-        self._ends = self._folder / "ranks"
+        self._folder = folder
+        self._files = files
         self._in_memory = () if task.confinement is None else ("/tmp", "/dev/shm")
         self._programs: list[subprocess.Popen[bytes]] = []
+        self._selector = selectors.DefaultSelector()
+        self._tasks: TaskServer | None = None
+        if self._gang.start == "launch":
+            self._tasks = TaskServer(folder.tasks, self._gang.ranks, folder.has_ended_well, self._selector)
+        self._round_at = 0.0
+        self._used = RankTimes(folder.ends, self._gang.ranks, Path("/proc" if task.confinement is None else PROC))
 
-    def prepare(self) -> None:
-        """Lay out model, interpreter and scenario."""
-        self._ends.mkdir(parents=True)
-        model = Path(self._task.model)
-        if model.is_dir():
-            shutil.copytree(model, self._work, symlinks=True)
-            for folder, _, files in os.walk(self._work):  # a stored model is read-only, and programs write beside it
-                os.chmod(folder, 0o755)
-                for name in files:
-                    path = os.path.join(folder, name)
-                    if not os.path.islink(path):
-                        os.chmod(path, os.stat(path).st_mode | stat.S_IWUSR)
-        else:
-            packed = self._folder / "packed"
-            shutil.copyfile(model, packed)
-            lay_out(packed, self._work, self._gang.name)
-            only = self._work / self._gang.name
-            if only.is_file():
-                only.chmod(0o755)
-        self._make_interpreter()
-        (self._folder / "scenario.json").write_text(json.dumps(self._task.scenario))
-
-    def _make_interpreter(self) -> None:
-        """Make `python` and its packages: a virtual environment, so that processes started by it have them too."""
-        packages = self._folder / "python" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
-        (packages / "site-packages").mkdir(parents=True)
-        (packages / "site-packages" / "packages.pth").write_text("\n".join(self._gang.packages) + "\n")
-        programs = self._folder / "python" / "bin"
-        programs.mkdir()
-        home = os.path.dirname(os.path.realpath(sys.executable))
-        (self._folder / "python" / "pyvenv.cfg").write_text(f"home = {home}\n")
-        for name in ("python", "python3"):
-            (programs / name).symlink_to(os.path.realpath(sys.executable))
-
-    def run(self) -> GangEnd:
-        """Start the ranks and wait for their ends; return what the runner is told."""
-        rank = (sys.executable, "-S", "-E", "-B", str(Path(__file__).with_name("rank.py")), str(self._ends))
-        code, problem = 0, None
+    def run(self, scenario: Mapping[str, object]) -> GangEnd:
+        """Start the ranks with a task, and wait for its end; return what the runner is told."""
+        rank = (sys.executable, "-S", "-E", "-B", str(Path(__file__).with_name("rank.py")), str(self._folder.ends))
+        self._folder.begin(scenario)
         try:
             for program in self._gang.programs:
                 command = [*program.launcher, *rank, *self._gang.command]
-                self._programs.append(
-                    subprocess.Popen(
-                        command,
-                        stdin=subprocess.DEVNULL,
-                        env=self._environ(program.environ),
-                        cwd=self._work,
-                        start_new_session=True,
-                        preexec_fn=dying_with(os.getpid()),
-                    )
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    env=self._folder.environ(program.environ),
+                    cwd=self._folder.work,
+                    start_new_session=True,
+                    preexec_fn=dying_with(os.getpid()),
                 )
+                self._programs.append(process)
+                self._selector.register(os.pidfd_open(process.pid), selectors.EVENT_READ)
         except OSError as error:
-            problem = f"{program.launcher[0] if program.launcher else 'the program'}: {error.strerror}"
-        else:
-            code, problem = self._wait()
-        self._end()
-        ends = [end for rank in range(self._gang.ranks) if (end := self._rank_end(rank)) is not None]
-        return GangEnd(status=code, problem=problem, result=self._result(), ranks=ends)
+            return self._end_all(0, f"{program.launcher[0] if program.launcher else 'the program'}: {error.strerror}")
+        return self._run(scenario)
 
-    def _environ(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """Return a program's environment."""
-        folders = self._gang.packages
-        programs = [f"{self._folder}/python/bin", *(f"{folder}/{PROGRAMS}" for folder in folders)]
-        paths = {"WINDTUNNEL_SCENARIO": "scenario.json", "WINDTUNNEL_RESULT": "result.json"}
-        return {
-            **os.environ,
-            "PATH": ":".join([*filter(os.path.isdir, programs), "/usr/local/bin", "/usr/bin", "/bin"]),
-            "LD_LIBRARY_PATH": ":".join(filter(os.path.isdir, (f"{folder}/{LIBRARIES}" for folder in folders))),
-            "PYTHONHASHSEED": "0",
-            "PYTHONUNBUFFERED": "1",
-            **({} if self._gang.times is None else {TIMES: self._gang.times}),
-            **variables,
-            **{name: str(self._folder / file) for name, file in paths.items()},
-        }
+    def go_on(self, scenario: Mapping[str, object]) -> GangEnd:
+        """Give the ranks, which are there already, a further task; return what the runner is told."""
+        self._folder.begin(scenario)
+        return self._run(scenario)
 
-    def _wait(self) -> tuple[int, str | None]:
-        """Wait until all programs have ended, or one has failed; return its exit status, and what else went wrong."""
-        code, until, memory = 0, None, self._gang.memory
-        waiting = list(self._programs)
-        while waiting and (until is None or time.monotonic() < until):
-            try:
-                waiting[0].wait(ROUND)
-            except subprocess.TimeoutExpired:
-                if exceeds(memory, self._in_memory):
-                    return code, f"the gang used more than its {memory >> 20} MiB of memory"
-            for program in [program for program in waiting if program.poll() is not None]:
-                waiting.remove(program)
-                if program.returncode and not code:
-                    code = program.returncode if program.returncode > 0 else 128 - program.returncode
-                    until = time.monotonic() + GRACE
-        return code, None
+    def _run(self, scenario: Mapping[str, object]) -> GangEnd:
+        if self._tasks is not None:
+            self._tasks.begin(scenario)
+        code, problem = self._wait()
+        if self._tasks is not None and self._tasks.answered and not code and problem is None:
+            self._folder.deliver_outputs(self._files)
+            result = self._folder.result() or self._tasks.result
+            return GangEnd(status=0, problem=None, result=result, ranks=self._used.since_last(), going=True)
+        return self._end_all(code, problem)
 
-    def _end(self) -> None:
-        """End what still runs."""
+    def _end_all(self, code: int, problem: str | None) -> GangEnd:
+        """End what still runs, and return the end of all ranks."""
         for program in self._programs:
             if program.poll() is None:
                 os.killpg(program.pid, signal.SIGKILL)
                 program.wait()
         if self._task.confinement is None:
             sweep()
+        self._folder.deliver_outputs(self._files)
+        ends = [end for rank in range(self._gang.ranks) if (end := self._folder.rank_end(rank)) is not None]
+        return GangEnd(status=code, problem=problem, result=self._folder.result(), ranks=ends)
 
-    def _rank_end(self, rank: int) -> RankEnd | None:
-        """Return how a rank ended; None if it left no document, or its program wrote another."""
-        text = _text_of(self._ends / str(rank), LONGEST_END)
-        try:
-            end = None if text is None else RankEnd.of(json.loads(text))
-        except (ValueError, RecursionError):
-            return None
-        return end if end is not None and end.rank == rank else None
+    def _wait(self) -> tuple[int, str | None]:
+        """Wait until the task is answered, all programs have ended, or one has failed; return what went wrong.
 
-    def _result(self) -> str | None:
-        """Return the result that the program wrote (of a too long one RESULT + 1 characters), or None."""
-        return _text_of(self._folder / "result.json", RESULT + 1)
+        That is the exit status of the program, and what else was wrong.
+        """
+        code, until = 0, None
+        waiting = list(self._programs)
+        while waiting and (until is None or time.monotonic() < until):
+            self._attend(ROUND)
+            if self._tasks is not None and self._tasks.answered:
+                break
+            if time.monotonic() >= self._round_at:
+                if exceeds(self._gang.memory, self._in_memory):
+                    return code, f"the gang used more than its {self._gang.memory >> 20} MiB of memory"
+                self._folder.deliver_checkpoints(self._files)
+                self._round_at = time.monotonic() + ROUND
+            for program in [program for program in waiting if program.poll() is not None]:
+                waiting.remove(program)
+                if program.returncode and not code:
+                    self._folder.deliver_checkpoints(self._files)
+                    code = program.returncode if program.returncode > 0 else 128 - program.returncode
+                    until = time.monotonic() + GRACE
+        while self._tasks is not None and self._attend(0.0):
+            pass  # what the ranks said before they ended
+        return code, None
 
-
-def _text_of(path: Path, longest: int) -> str | None:
-    """Return the text of a file that the program may have made, up to so many characters; None if it is none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # of a pipe it may be the reader
-    except OSError:
-        return None
-    with open(descriptor, errors="replace") as file:
-        return file.read(longest) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
-
-
-def exceeds(memory: int, mounted: Iterable[str], proc: Path = PROC) -> bool:
-    """Return whether the processes that can be seen, and the files in memory, use more than this many bytes.
-
-    ``mounted``: where file systems in memory are mounted. Memory that processes share counts once; only where it could
-    matter is it looked for how many share it, because that walks through all pages.
-    """
-    files = sum((use.f_blocks - use.f_bfree) * use.f_frsize for use in map(os.statvfs, mounted))
-    own, shared = _fields(proc, "status", "RssAnon", "RssShmem")
-    if own + max(shared, files) <= memory:
-        return False
-    own, shared = _fields(proc, "smaps_rollup", "Pss_Anon", "Pss_Shmem")
-    return own + max(shared, files) > memory
-
-
-def _fields(proc: Path, name: str, *fields: str) -> list[int]:
-    """Return the bytes in these fields of a file of each process, added up."""
-    totals = dict.fromkeys(fields, 0)
-    for path in proc.glob(f"[0-9]*/{name}"):
-        try:
-            lines = path.read_text().splitlines()
-        except OSError:
-            continue  # it has just ended, or may not be looked at
-        for field, _, value in (line.partition(":") for line in lines):
-            if field in totals:
-                totals[field] += int(value.split()[0]) << 10
-    return list(totals.values())
+    def _attend(self, seconds: float) -> bool:
+        """Wait so long for programs that end, and for what ranks say; return whether there was something."""
+        ready = self._selector.select(seconds)
+        for key, _ in ready:
+            if key.data is not None:
+                key.data()
+            else:
+                self._selector.unregister(key.fd)
+        return bool(ready)

@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from .runner_api_messages import StoredArtifact
+
 _LENGTH = struct.Struct("<I")
 #: Size limit in bytes of a received message.
 LARGEST = 60 << 20
@@ -58,6 +60,8 @@ class Batch(msgspec.Struct, tag="batch", rename={"since": "from"}):
     lines: memoryview
     failed: int = 0
     artifacts: list[tuple[int, str, str, int]] = []
+    stored: list[StoredArtifact] = []
+    checkpointed: list[int] = []
     blobs: memoryview = memoryview(b"")
     sketch: dict[str, Any] = {}
 

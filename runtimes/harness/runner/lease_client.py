@@ -99,6 +99,8 @@ class LeaseHolder:
             to=results.to,
             lines=len(results.lines),
             artifacts=results.artifacts,
+            stored=results.stored,
+            checkpointed=results.checkpointed,
             sketch=results.sketch,
             rate=rate,
             next=not (last or self._stopping),

@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import SplitResult, quote, urlsplit
@@ -151,8 +152,13 @@ class RunnerApiClient(RunnerApi):
     def _post(self, verb: str, message: msgspec.Struct) -> bytes:
         return self._ask("POST", f"/{verb}", msgspec.json.encode(message))[1]
 
-    def _ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        """Send until there is a conclusive answer. Raises LaunchOver, RequestRejected or Unreachable."""
+    def _ask(
+        self, method: str, path: str, body: bytes | Iterable[bytes], headers: Mapping[str, str] = {}
+    ) -> tuple[int, bytes]:
+        """Send until there is a conclusive answer. Raises LaunchOver, RequestRejected or Unreachable.
+
+        ``headers``: further ones, such as the length of a body that is iterated over, again for each attempt.
+        """
         began = time.monotonic()
         pause = 0.0
         while True:
@@ -162,7 +168,7 @@ class RunnerApiClient(RunnerApi):
                 raise LaunchOver("the runner stops")
             fresh = self._connection is None
             try:
-                status, answer = self._send(method, path, body)
+                status, answer = self._send(method, path, body, headers)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 if not fresh and pause == 0.0:
@@ -182,10 +188,12 @@ class RunnerApiClient(RunnerApi):
             if self._stop.wait(pause * random.uniform(0.5, 1.0)):
                 raise LaunchOver("the runner stops")
 
-    def _send(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+    def _send(
+        self, method: str, path: str, body: bytes | Iterable[bytes], headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
         if self._connection is None:
             self._connection = connection(self._url, self._time_out)
-        self._connection.request(method, self._path + path, body, self._headers)
+        self._connection.request(method, self._path + path, body, {**self._headers, **headers})
         response = self._connection.getresponse()
         return response.status, response.read()
 

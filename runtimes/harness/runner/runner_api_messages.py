@@ -80,12 +80,24 @@ class LeaseStandings(msgspec.Struct, frozen=True):
     leases: list[LeaseStanding]
 
 
+class StoredArtifact(msgspec.Struct, frozen=True):
+    """An artifact that was stored as a file of its task before the report (`TaskFileHeader`); ``object``: its key."""
+
+    task: Position
+    name: Name
+    media_type: Name
+    bytes: Size
+    crc32: Size
+    object: Name
+
+
 class ReportHeader(msgspec.Struct, frozen=True, rename={"since": "from"}):
     """Header of a report: the result lines of tasks [since, to), ``lines`` bytes of them, then the artifacts' bytes.
 
-    ``artifacts``: (task, name, media type, bytes) of each artifact, in the order of their bytes. ``sketch``: count,
-    sum, sum of squares, minimum and maximum by metric. ``rate``: tasks per second of the worker. ``next``: the answer
-    may have the next lease.
+    ``artifacts``: (task, name, media type, bytes) of each artifact, in the order of their bytes; ``stored``: artifacts
+    whose bytes were sent before. ``sketch``: count, sum, sum of squares, minimum and maximum by metric. ``rate``: tasks
+    per second of the worker. ``next``: the answer may have the next lease. ``checkpointed``: the tasks whose
+    checkpoints are needed no more.
     """
 
     worker: Name
@@ -96,6 +108,8 @@ class ReportHeader(msgspec.Struct, frozen=True, rename={"since": "from"}):
     to: Position
     lines: Size
     artifacts: list[tuple[Task, Name, Name, Size]] = []
+    stored: list[StoredArtifact] = []
+    checkpointed: list[Position] = []
     sketch: dict[str, Sketch] = {}
     rate: Rate | None = None
     next: bool = False
@@ -110,6 +124,58 @@ class DeathReport(msgspec.Struct, frozen=True):
     fencing_token: Name
     task: Task = -1
     reason: str = "its process ended"
+
+
+class TaskFileHeader(msgspec.Struct, frozen=True):
+    """The query of a request that stores a file of a task under its lease: an output, or a checkpoint's.
+
+    A request that is repeated stores another object; the first one is deleted after the simulation's end.
+    """
+
+    stage: Name
+    start: Position
+    fencing_token: Name
+    task: Position
+
+
+class StoredFile(msgspec.Struct, frozen=True):
+    """Answer to a stored file: its object's key, its bytes and their CRC-32."""
+
+    object: str
+    bytes: int
+    crc32: int
+
+
+class CheckpointFile(msgspec.Struct, frozen=True):
+    """A file of a checkpoint: whose rank's, its path in the rank's folder, and its object."""
+
+    rank: Position
+    path: Name
+    object: Name
+    bytes: Size
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A complete checkpoint of a task: its name, and the files of all ranks."""
+
+    name: Name
+    files: list[CheckpointFile]
+
+
+class CheckpointReport(msgspec.Struct, frozen=True):
+    """All files of a checkpoint are stored: from now on it is the newest."""
+
+    stage: Name
+    start: Position
+    fencing_token: Name
+    task: Position
+    checkpoint: Checkpoint
+
+
+class NewestCheckpoint(msgspec.Struct, frozen=True):
+    """Answer to the question for a task's newest checkpoint; None: it has none."""
+
+    checkpoint: Checkpoint | None = None
 
 
 class ModelRefusal(msgspec.Struct, frozen=True):

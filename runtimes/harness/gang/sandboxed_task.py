@@ -1,0 +1,139 @@
+"""Sandboxed task: a shared sandbox as its runner sees it, with what it prints, delivers and tells of its tasks."""
+
+import contextlib
+import json
+import os
+import selectors
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Self
+
+from .. import python_process
+from ..runner.captured_output import CapturedOutput
+from .delivered_files import OUTPUT, Deliveries, Delivery, NotDeliverable
+from .gang_runner import GangStopped
+from .gang_task import GangTask
+from .gang_transport import ReplicaLost
+from .task_folder import LONGEST_END
+
+PIECE = 64 << 10
+#: Seconds that a sandbox takes at most to end once it has closed its connection.
+ENDING = 5.0
+
+
+class SandboxedTask:
+    """A running sandbox. ``printed``: gets what it prints.
+
+    ``delivered``: the task's outputs; ``problem``: why files of it cannot be kept. With the end of the context the
+    sandbox is killed, and with it all that is left of the task.
+    """
+
+    def __init__(self, task: GangTask, printed: CapturedOutput) -> None:
+        self._printed = printed
+        self._on_checkpoint: Callable[[Delivery], None] = Delivery.close
+        self._told, telling = socket.socketpair()
+        files, delivering = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        files.setblocking(False)
+        self._files, self._deliveries = files, Deliveries(files)
+        self._output, writing = os.pipe()
+        os.set_blocking(self._output, False)
+        printed.watch(self._output, "gang")
+        self._ranks = task.gang.ranks
+        self.delivered = Delivery(OUTPUT)
+        self.problem: str | None = None
+        with telling, delivering:
+            self._process = python_process.start(
+                task.gang.python,
+                "gang.shared_sandbox",
+                [os.path.dirname(task.gang.harness)],
+                asdict(task),
+                {"socket": telling.fileno(), "files": delivering.fileno()},
+                writing,
+            )
+        os.close(writing)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._printed.forget(self._output)
+        os.close(self._output)
+        self._deliveries.close()
+        self._told.close()
+        self._files.close()
+
+    @property
+    def ending(self) -> str:
+        """How the sandbox's process ended."""
+        return python_process.ending(self._process.wait())
+
+    def tell(self, scenario: Mapping[str, object]) -> None:
+        """Give a further task to a program that goes on."""
+        self.delivered, self.problem = Delivery(OUTPUT), None
+        with contextlib.suppress(OSError):  # it is gone, as is heard next
+            self._told.sendall(json.dumps(scenario).encode() + b"\n")
+
+    def listen(self, control: socket.socket, until: float, on_checkpoint: Callable[[Delivery], None]) -> bytes | None:
+        """Return what the sandbox tells of the end of its task, nothing if it ends without that; None: not in time.
+
+        ``on_checkpoint``: gets each checkpoint that is complete. Raise GangStopped when ``control`` becomes readable,
+        ReplicaLost if the sandbox tells too much.
+        """
+        message, self._on_checkpoint = b"", on_checkpoint
+        with selectors.DefaultSelector() as selector:
+            for source in (self._told, self._files, self._output, control):
+                selector.register(source, selectors.EVENT_READ)
+            while (left := until - time.monotonic()) > 0:
+                for key, _ in selector.select(left):
+                    if key.fileobj is control:
+                        raise GangStopped("the node agent ended it")
+                    if key.fileobj is self._files:
+                        if not self._receive():
+                            selector.unregister(self._files)
+                    elif key.fileobj == self._output:
+                        if not self._printed.collect(self._output):
+                            selector.unregister(self._output)
+                    elif not (piece := self._hear()):
+                        self._await_end()
+                        return b""
+                    else:
+                        message += piece
+                        if len(message) > LONGEST_END * (self._ranks + 1):
+                            raise ReplicaLost("its sandbox told too much")
+                        if message.endswith(b"\n"):
+                            while self._receive():  # what was delivered before the end was told
+                                pass
+                            return message
+        return None
+
+    def _hear(self) -> bytes:
+        try:
+            return self._told.recv(PIECE)
+        except ConnectionResetError:  # it has not read what it was told
+            return b""
+
+    def _await_end(self) -> None:
+        """Wait until a sandbox that told nothing has ended, so that it is known how."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(ENDING)
+
+    def _receive(self) -> bool:
+        """Receive files; return whether more may come."""
+        try:
+            delivery = self._deliveries.receive()
+        except (EOFError, BlockingIOError):
+            return False
+        except NotDeliverable as error:
+            self.problem = str(error)
+            return True
+        if delivery is not None and delivery.name == OUTPUT:
+            self.delivered.close()
+            self.delivered = delivery
+        elif delivery is not None:
+            self._on_checkpoint(delivery)
+        return True

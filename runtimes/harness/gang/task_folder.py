@@ -1,0 +1,176 @@
+"""Task folder: the files of a gang's task in its sandbox, which its program reads and writes, and the runner takes.
+
+The program may write anything there: regular files are read, of limited size, and links are not followed.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from .delivered_files import OUTPUT, deliver
+from .gang_task import GangTask
+from .gang_transport import RESULT, lay_out
+from .rank import CHECKPOINT, TIMES
+from .rank_ends import RankEnd
+
+#: The most characters of a rank's document: its last lines and its result, escaped.
+LONGEST_END = 1 << 20
+#: Folders of a package environment that hold programs and shared libraries.
+PROGRAMS, LIBRARIES = "bin", "lib"
+#: Packages that every program has: `windtunnel_program`.
+OWN_PACKAGES = Path(__file__).with_name("program")
+
+
+class TaskFolder:
+    """The folder of a task; with programs that go on to other tasks, of one after the other.
+
+    ``work``: the working directory, a copy of the model. ``ends``: the ranks' documents. ``tasks``: the socket at which
+    a program takes its tasks.
+    """
+
+    def __init__(self, task: GangTask) -> None:
+        self._task, self._gang = task, task.gang
+        self._folder = Path(task.folder)
+        self.work = self._folder / "model"
+        self.ends = self._folder / "ranks"
+        self.tasks = self._folder / "tasks.sock"
+        self._output = self._folder / "output"
+        self._checkpoints = [self._folder / "checkpoints" / str(rank) for rank in range(self._gang.ranks)]
+
+    def prepare(self) -> None:
+        """Lay out model and interpreter."""
+        self.ends.mkdir(parents=True)
+        model = Path(self._task.model)
+        if model.is_dir():
+            shutil.copytree(model, self.work, symlinks=True)
+            for folder, _, files in os.walk(self.work):  # a stored model is read-only, and programs write beside it
+                os.chmod(folder, 0o755)
+                for name in files:
+                    path = os.path.join(folder, name)
+                    if not os.path.islink(path):
+                        os.chmod(path, os.stat(path).st_mode | stat.S_IWUSR)
+        else:
+            packed = self._folder / "packed"
+            shutil.copyfile(model, packed)
+            lay_out(packed, self.work, self._gang.name)
+            only = self.work / self._gang.name
+            if only.is_file():
+                only.chmod(0o755)
+        self._make_interpreter()
+
+    def _make_interpreter(self) -> None:
+        """Make `python` and its packages: a virtual environment, so that processes started by it have them too."""
+        packages = self._folder / "python" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        (packages / "site-packages").mkdir(parents=True)
+        folders = [*self._gang.packages, str(OWN_PACKAGES)]
+        (packages / "site-packages" / "packages.pth").write_text("\n".join(folders) + "\n")
+        programs = self._folder / "python" / "bin"
+        programs.mkdir()
+        home = os.path.dirname(os.path.realpath(sys.executable))
+        (self._folder / "python" / "pyvenv.cfg").write_text(f"home = {home}\n")
+        for name in ("python", "python3"):
+            (programs / name).symlink_to(os.path.realpath(sys.executable))
+
+    def begin(self, scenario: Mapping[str, object]) -> None:
+        """Write the scenario of a task; remove what is there of the task before."""
+        for folder in (self._output, *self._checkpoints):
+            _remove(folder)
+            folder.mkdir(parents=True)
+        (self._folder / "result.json").unlink(missing_ok=True)
+        (self._folder / "scenario.json").write_text(json.dumps(scenario))
+
+    def environ(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of a program; ``variables``: of its own."""
+        folders = self._gang.packages
+        programs = [f"{self._folder}/python/bin", *(f"{folder}/{PROGRAMS}" for folder in folders)]
+        paths = {
+            "WINDTUNNEL_SCENARIO": "scenario.json",
+            "WINDTUNNEL_RESULT": "result.json",
+            "WINDTUNNEL_OUTPUT": self._output.name,
+            CHECKPOINT: "checkpoints",
+        }
+        optional = {TIMES: self._gang.times, "WINDTUNNEL_RESTORE": self._task.restore}
+        if self._gang.start == "launch":
+            paths["WINDTUNNEL_TASKS"] = self.tasks.name
+        return {
+            **os.environ,
+            "PATH": ":".join([*filter(os.path.isdir, programs), "/usr/local/bin", "/usr/bin", "/bin"]),
+            "LD_LIBRARY_PATH": ":".join(filter(os.path.isdir, (f"{folder}/{LIBRARIES}" for folder in folders))),
+            "PYTHONHASHSEED": "0",
+            "PYTHONUNBUFFERED": "1",
+            **{name: value for name, value in optional.items() if value is not None},
+            **variables,
+            **{name: str(self._folder / file) for name, file in paths.items()},
+        }
+
+    def deliver_checkpoints(self, peer: socket.socket) -> None:
+        """Pass on the checkpoints that are complete, the oldest first, and remove them: they take memory.
+
+        A checkpoint is complete when each rank has an entry of its name in its folder, to which it has renamed it.
+        """
+        complete = set.intersection(*map(_names, self._checkpoints))
+        for name in sorted(complete, key=lambda name: _changed_at(self._checkpoints[0] / name)):
+            entries = [folder / name for folder in self._checkpoints]
+            deliver(peer, name, list(enumerate(entries)))
+            for entry in entries:
+                _remove(entry)
+
+    def deliver_outputs(self, peer: socket.socket) -> None:
+        """Pass on the outputs of the task."""
+        deliver(peer, OUTPUT, [(0, self._output)])
+
+    def has_ended_well(self, rank: int) -> bool:
+        """Return whether a rank has ended, with exit status 0."""
+        end = self.rank_end(rank)
+        return end is not None and end.exit == 0
+
+    def rank_end(self, rank: int) -> RankEnd | None:
+        """Return how a rank ended; None if it left no document, or its program wrote another."""
+        text = _text_of(self.ends / str(rank), LONGEST_END)
+        try:
+            end = None if text is None else RankEnd.of(json.loads(text))
+        except (ValueError, RecursionError):
+            return None
+        return end if end is not None and end.rank == rank else None
+
+    def result(self) -> str | None:
+        """Return the result that the program wrote (of a too long one RESULT + 1 characters), or None."""
+        return _text_of(self._folder / "result.json", RESULT + 1)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there; the program may be writing to it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _names(folder: Path) -> set[str]:
+    """Return the names in a folder that do not begin with a dot; the program may have removed it."""
+    with contextlib.suppress(OSError):
+        return {name for name in os.listdir(folder) if not name.startswith(".")}
+    return set()
+
+
+def _changed_at(path: Path) -> int:
+    """Return when an entry of a folder was changed, in nanoseconds; 0 if it is not there any more."""
+    with contextlib.suppress(OSError):
+        return path.lstat().st_mtime_ns
+    return 0
+
+
+def _text_of(path: Path, longest: int) -> str | None:
+    """Return the text of a file that the program may have made, up to so many characters; None if it is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # of a pipe it may be the reader
+    except OSError:
+        return None
+    with open(descriptor, errors="replace") as file:
+        return file.read(longest) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None

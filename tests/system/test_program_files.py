@@ -1,0 +1,85 @@
+"""Files of programs: outputs become artifacts by digest, and a gang that is lost goes on from its newest checkpoint."""
+
+import hashlib
+from typing import Any
+
+from tests.system.platform_process import PlatformProcess
+
+OUTPUTS = """
+import json, os, pathlib
+index = json.load(open(os.environ["WINDTUNNEL_SCENARIO"]))["index"]
+folder = pathlib.Path(os.environ["WINDTUNNEL_OUTPUT"])
+(folder / "fields").mkdir()
+(folder / "fields" / "small.txt").write_text(f"field of {index}")
+if index == 1:
+    (folder / "large.bin").write_bytes(bytes(range(256)) * (20 << 12))
+print(json.dumps({"index": index}))
+"""
+
+CHECKPOINTED = """
+import json, os, pathlib, signal, time
+rank = int(os.environ["WINDTUNNEL_GANG_INDEX"])
+checkpoints = pathlib.Path(os.environ["WINDTUNNEL_CHECKPOINT"])
+restored = pathlib.Path(os.environ.get("WINDTUNNEL_RESTORE", "/nowhere"), str(rank))
+newest = max((int(entry.name) for entry in restored.glob("*")), default=0)
+total = int((restored / str(newest) / "total").read_text()) if newest else 0
+for step in range(newest + 1, 9):
+    total += step * (rank + 1)
+    draft = checkpoints / ".draft"
+    draft.mkdir()
+    (draft / "total").write_text(str(total))
+    (draft / "large").write_bytes(bytes(3 << 20))
+    draft.rename(checkpoints / str(step))
+    if step == 5 and not newest:
+        while (checkpoints / "4").exists():  # it is taken away once it is passed on
+            time.sleep(0.05)
+        time.sleep(600 if rank != 1 else os.kill(os.getpid(), signal.SIGKILL) or 0)
+if rank == 0:
+    print(json.dumps({"total": total, "from": newest}))
+"""
+
+
+def run(platform: PlatformProcess, program: str, **gang: Any) -> tuple[str, list[dict[str, Any]]]:
+    """Run a program; return the id of its simulation and its results."""
+    command = {"command": ["python", "model.py"], **gang}
+    fields = {"dataset": "program", "scenarios": {"range": [0, gang.pop("tasks", 1)]}, "gang": command}
+    command.pop("tasks", None)
+    ended = platform.run(model=program.encode(), filename="own.py", **fields)
+    return ended["id"], platform.results(ended["id"])
+
+
+def test_files_in_the_output_folder_become_artifacts_by_digest(platform: PlatformProcess) -> None:
+    id, results = run(platform, OUTPUTS, size=1, tasks=2)
+    assert [result["status"] for result in results] == ["ok", "ok"], results
+    artifacts = [{item["name"]: item for item in result["artifacts"]} for result in results]
+    assert [sorted(found) for found in artifacts] == [["fields/small.txt"], ["fields/small.txt", "large.bin"]]
+    for task, name in ((0, "fields/small.txt"), (1, "fields/small.txt"), (1, "large.bin")):
+        content = platform.get_until_answered(f"/v1/simulations/{id}/artifacts/{task}/{name}").content
+        assert artifacts[task][name]["digest"] == f"sha256:{hashlib.sha256(content).hexdigest()}"
+        assert artifacts[task][name]["bytes"] == len(content)
+
+
+def test_a_gang_that_is_lost_goes_on_from_its_newest_checkpoint(platform: PlatformProcess) -> None:
+    _, [result] = run(platform, CHECKPOINTED, size=3)
+    assert result["status"] == "ok", result["error"]
+    assert result["metrics"] == {"total": sum(range(9)), "from": result["metrics"]["from"]}
+    assert result["metrics"]["from"] in {4, 5}
+    assert not list(platform.home.glob("objects/checkpoints/**/*-*"))
+
+
+def test_a_program_that_is_started_once_takes_the_tasks_of_its_launch(platform: PlatformProcess) -> None:
+    program = """
+from mpi4py import MPI
+from windtunnel_program import tasks
+world = MPI.COMM_WORLD
+for turn, task in enumerate(tasks()):
+    task.finish(total=world.allreduce(task.params["weight"] * (world.rank + 1)), turn=turn)
+"""
+    command = ["python", "-m", "mpi4py", "model.py"]
+    gang = {"size": 2, "communication": "mpi", "command": command, "start": "launch"}
+    fields = {"dataset": "program", "sweep": {"weight": list(range(100))}, "scenarios": {"range": [0, 1]}, "gang": gang}
+    ended = platform.run(model=program.encode(), filename="resident.py", **fields)
+    results = platform.results(ended["id"])
+    assert [(result["status"], result["metrics"]["total"]) for result in results] == [("ok", 3 * n) for n in range(100)]
+    assert max(result["metrics"]["turn"] for result in results) > 50
+    assert ended["provenance"]["play"]["start"] == "launch"
