@@ -111,13 +111,19 @@ def _value_of(name: str, text: str) -> Any:
 def from_upload(document: Mapping[str, Any]) -> tuple[Submission, Model]:
     """Return a submission whose model is a finished upload, and the model created from it."""
     submission, format = _parse(document, _UPLOAD_SCHEMA)
-    return submission, model_sources.of_upload(document["upload"], runtime=submission.runtime, format=format)
+    gang = submission.gang is not None
+    model = model_sources.of_upload(document["upload"], runtime=submission.runtime, format=format, gang=gang)
+    return submission, model
 
 
 def upload(file: FileStorage, submission: Submission, format: str | None) -> Model:
     """Store the model file of a submission."""
     return file_services().models.add(
-        chunks_of(file.stream), filename=base_name(file.filename), runtime=submission.runtime, format=format
+        chunks_of(file.stream),
+        filename=base_name(file.filename),
+        runtime=submission.runtime,
+        format=format,
+        gang=submission.gang is not None,
     )
 
 

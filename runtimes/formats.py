@@ -53,17 +53,21 @@ def detect(
     """Return the format of a file by its first bytes, the names in it if it is a zip, or its own name.
 
     ``members``: the names in it if it is a tar. ``default`` is the format of a file that is of no known format, unless
-    this format refuses it or the file is surely of a kind that is not a model. Raise UnknownFormat with the next step,
-    or BadArchive if it is a zip that must not be unpacked. Models are not parsed here, not even for their shapes: only
-    a sandboxed model server does that.
+    this format refuses it or the file is surely of a kind that is not a model; a format that any file may be of gets
+    all but those that a download, a checkout or an editor made. Raise UnknownFormat with the next step, or BadArchive
+    if it is a zip that must not be unpacked. Models are not parsed here, not even for their shapes: only a sandboxed
+    model server does that.
     """
     sample = sample_of(path, filename, members)
     try:
         return decide(sample, formats())
     except UnknownFormat:
-        claim = formats()[default].judge(sample) if default is not None else None
-        kind = file_kinds.kind_of(sample)
-        if default is None or (claim is not None and claim.refusal) or (kind is not None and kind.sure):
+        if default is None:
+            raise
+        format, kind = formats()[default], file_kinds.kind_of(sample)
+        claim = format.judge(sample)
+        unfit = kind is not None and (kind.never if format.any_file else kind.sure)
+        if unfit or (claim is not None and claim.refusal):
             raise
         return default
 

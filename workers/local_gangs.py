@@ -48,6 +48,7 @@ def local_gang_spec(launch: Launch, folders: PreparedFolders, sandbox: int | Non
         name="model.py" if launch.format == "python" else "model",
         level=sandbox,
         start=members.gang.start,
+        build=members.gang.build,
         times=next((str(path) for folder in packages if (path := folder / RANK_TIMES).is_file()), None),
     )
 

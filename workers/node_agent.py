@@ -15,7 +15,7 @@ import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -176,10 +176,11 @@ class Agent:
         folder = self._launches / id
         if id in self._running or folder.exists():
             return
-        take = self._take_gang if launch.get("gang") else self._take_runner
+        is_gang = launch.get("gang") is not None
+        take = self._take_gang if is_gang else self._take_runner
         self._running[id] = running = RunningLaunch(launch["workers"], folder)
         try:
-            model = await self._model_of(launch)
+            model = await self._model_of(launch, placed=not is_gang)
             if self._running.get(id) is running:  # it was not cancelled in the meantime
                 self._start(launch, running, model, *take(launch))
         except BaseException:
@@ -187,12 +188,15 @@ class Agent:
             shutil.rmtree(folder, ignore_errors=True)
             raise
 
-    async def _model_of(self, launch: Mapping[str, Any]) -> Path:
+    async def _model_of(self, launch: Mapping[str, Any], *, placed: bool) -> Path:
         """Return the file of a launch's model, or its folder. Raise StoreUnavailable if it does not arrive in time.
 
         The executor's other calls wait for this one. The thread goes on: what it fetches is there for the next attempt.
+        ``placed``: as its format has it; else, whatever its format is, a program's command alone reads it.
         """
         model = stored_model(launch["runtime"], launch["format"], launch["model_digest"], launch["model_key"])
+        if not placed:
+            model = replace(model, placed="", toolchain="")
         fetched = asyncio.to_thread(self._models.path, model, holder=launch["simulation_id"])
         try:
             return await asyncio.wait_for(fetched, self._fetch_timeout)
@@ -264,7 +268,7 @@ class Agent:
             running.cores = self._free_cores(running.workers)
             document = {"launch": launch["id"], "token": launch["token"], "url": launch["url"]}
             document |= {"workers": running.workers, "model": str(model), "cores": running.cores}
-            document |= {"folder": str(running.folder)}
+            document |= {"folder": str(running.folder), "builds": str(self._prepared.builds)}
             runner.start_launch(document, lock)
         finally:
             os.close(lock)

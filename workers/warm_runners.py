@@ -58,6 +58,11 @@ class PreparedFolders:
     plays: Path
     cache: DiskCache
 
+    @property
+    def builds(self) -> Path:
+        """The folder of the builds of programs (runtimes/harness/gang/program_build.py)."""
+        return self.plays.parent / "builds"
+
     @classmethod
     def below(cls, home: Path, environments: Path | None = None) -> "PreparedFolders":
         """Return the folders of a home; its environments may be elsewhere."""

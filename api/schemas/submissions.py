@@ -137,6 +137,11 @@ class GangSchema(Strict):
     command = ListField(
         Text(longest=4000, shortest=0), required=True, shortest=1, longest=200, description="Command of each replica."
     )
+    build = ListField(
+        Text(longest=4000, shortest=0),
+        longest=200,
+        description="Command that compiles the program in the folder of the model, once for each model on a machine.",
+    )
     communication = Choice(*COMMUNICATIONS, description="How replicas find each other.")
     start = Choice(
         *STARTS,

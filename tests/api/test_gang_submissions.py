@@ -1,5 +1,7 @@
 """Submissions of gangs: launched on executors that support gangs, otherwise refused with the reason."""
 
+import io
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -73,6 +75,19 @@ def test_a_gang_is_launched_only_on_executors_that_support_gangs(client: FlaskCl
     launch = dispatch.launch(unended(dispatch)[0])
     assert launch is not None and launch.workers == 2
     assert launch.gang == Gang(size=2, command=("python", "model.py"), communication="torch")
+
+
+def test_the_program_of_a_gang_may_be_a_file_of_no_format_of_models(client: FlaskClient) -> None:
+    def form(**changes: str) -> Any:
+        file = (io.BytesIO(b"#!/bin/sh\nexit 0\n"), "heat")
+        gang = json.dumps({"size": 2, "command": ["./model"]})
+        data = {"model": file, "dataset": "program", "scenarios": "0-2", "gang": gang, **changes}
+        return client.post("/v1/simulations", data=data, content_type="multipart/form-data")
+
+    sent = form()
+    assert sent.status_code == 201 and sent.json["model"]["format"] == "gang_program", sent.json
+    refused = form(dataset="noop", gang="null")
+    assert refused.status_code == 422 and "gang_program" in refused.json["detail"]
 
 
 @pytest.mark.parametrize(

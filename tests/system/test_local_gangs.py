@@ -21,6 +21,7 @@ from runtimes.harness.gang.gang_runner import GangStopped
 from runtimes.harness.gang.gang_transport import ReplicaLost
 from runtimes.harness.gang.local_gang import LocalGang
 from runtimes.harness.gang.task_storage import TaskStorage
+from tests.archives import tar, zipped
 from tests.system.platform_process import PlatformProcess
 from tests.unit.launch_samples import launch
 from tests.waiting import until
@@ -194,6 +195,26 @@ else:
     assert first["sent"] >= 1 << 20 > second["sent"]
     assert first["waiting"] >= 0.4  # at the barrier, for the other, which sleeps
     assert ended["provenance"]["communication"]["name"] == "mpi"
+
+
+SCRIPT = b"#!/bin/sh\necho '{\"answer\": 42}' > written && cat written\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "command"),
+    [
+        pytest.param(Path("/bin/echo").read_bytes(), ["./model", '{"answer": 42}'], id="program for Linux"),
+        pytest.param(SCRIPT, ["./model"], id="script"),
+        pytest.param(zipped({"Makefile": b"all:\n", "source/answer.sh": SCRIPT}), ["sh", "source/answer.sh"], id="zip"),
+        pytest.param(tar({"parts/answer.sh": SCRIPT, "notes": b"x"}), ["./parts/answer.sh"], id="tar"),
+    ],
+)
+def test_a_gang_runs_any_file_or_archive_in_a_folder_that_it_may_write_to(
+    platform: PlatformProcess, program: bytes, command: list[str]
+) -> None:
+    fields = {"dataset": "program", "scenarios": {"range": [0, 1]}, "gang": {"size": 2, "command": command}}
+    [result] = platform.results(platform.run(model=program, filename="answer", **fields)["id"])
+    assert (result["status"], result["metrics"]) == ("ok", {"answer": 42}), result
 
 
 def test_replicas_find_each_other_by_the_names_that_they_have_on_kubernetes(here: GangHere) -> None:

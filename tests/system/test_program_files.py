@@ -1,6 +1,8 @@
 """Files of programs: outputs become artifacts by digest, and a gang that is lost goes on from its newest checkpoint."""
 
 import hashlib
+import io
+import zipfile
 from typing import Any
 
 from tests.system.platform_process import PlatformProcess
@@ -83,3 +85,52 @@ for turn, task in enumerate(tasks()):
     assert [(result["status"], result["metrics"]["total"]) for result in results] == [("ok", 3 * n) for n in range(100)]
     assert max(result["metrics"]["turn"] for result in results) > 50
     assert ended["provenance"]["play"]["start"] == "launch"
+
+
+SOLVER = """
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    int rank, ranks, sum;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) printf("{\\"sum\\": %d, \\"ranks\\": %d}\\n", sum, ranks);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+def archive(**files: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as packed:
+        for name, text in files.items():
+            packed.writestr(name.replace("__", "."), text)
+    return content.getvalue()
+
+
+def run_solver(platform: PlatformProcess, source: str, tasks: int = 1) -> dict[str, Any]:
+    build = ["mpicc", "-O2", "solver.c", "-o", "solver"]
+    gang = {"size": 3, "communication": "mpi", "build": build, "command": ["./solver"]}
+    fields = {"dataset": "program", "scenarios": {"range": [0, tasks]}, "gang": gang}
+    return platform.run(model=archive(solver__c=source), filename="solver.zip", **fields)
+
+
+def test_a_program_in_c_is_compiled_once_and_runs_on_all_ranks(platform: PlatformProcess) -> None:
+    ended = run_solver(platform, SOLVER, tasks=3)
+    assert ended["state"] == "succeeded", ended["reason"]
+    results = platform.results(ended["id"])
+    assert [(result["status"], result["metrics"]) for result in results] == [("ok", {"sum": 3, "ranks": 3})] * 3
+    [built] = (platform.home / "builds").iterdir()
+    made = (built / "solver").stat().st_mtime_ns
+    again = run_solver(platform, SOLVER)
+    assert platform.results(again["id"])[0]["status"] == "ok"
+    assert (built / "solver").stat().st_mtime_ns == made
+
+
+def test_the_words_of_the_compiler_are_the_reason_where_it_refuses(platform: PlatformProcess) -> None:
+    ended = run_solver(platform, SOLVER.replace("int rank, ranks, sum;", "int rank, ranks;"))
+    assert ended["state"] == "failed"
+    assert "'sum' undeclared" in ended["reason"] or "‘sum’ undeclared" in ended["reason"], ended["reason"]

@@ -77,7 +77,7 @@ def test_an_executor_has_the_capabilities_of_its_kind(tmp_path: Path) -> None:
     assert registry.with_own_environments(configs) == {"e0"}
     assert [config.gangs for config in configs] == [
         GangSupport(unattended=True),
-        GangSupport(resident=True, crowds=True),
+        GangSupport(programs=True, crowds=True),
         None,
     ]
     assert registry.with_node_agent(configs) == {"e1"}

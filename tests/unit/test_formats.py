@@ -18,7 +18,16 @@ from runtimes.dependencies.declaration import requirement_of
 from runtimes.formats import decide
 from runtimes.harness import models
 from runtimes.harness.models import onnx
-from runtimes.harness.models.base import Assignment, Certainty, LoadedModel, ModelFormat, Recognition, Sample
+from runtimes.harness.models.base import (
+    Assignment,
+    Certainty,
+    LoadedModel,
+    Misfit,
+    ModelFormat,
+    Recognition,
+    Sample,
+)
+from runtimes.harness.simulators.base import Interface, Space
 from scripts import formats as page
 from scripts import lock
 from tests.archives import zipped
@@ -47,6 +56,7 @@ FORMATS = {
     "fmu",
     "jax",
     "frozen_graph",
+    "gang_program",
     "keras",
     "lightgbm",
     "native",
@@ -164,6 +174,26 @@ def test_a_file_of_no_format_has_the_default_format_unless_that_format_refuses_i
         archive.writestr("readme", "")
     with pytest.raises(UnknownFormat, match="lies in a folder"):
         formats.detect(path, default="python")
+
+
+def test_any_file_may_be_a_gang_program_but_not_what_a_failed_download_left(tmp_path: Path) -> None:
+    path = tmp_path / "sent"
+    for program in (b"#!/bin/sh\n", zipped({"heat.c": b"int main;", "Makefile": b""}), b"\x1f\x8b" + bytes(600)):
+        path.write_bytes(program)
+        with pytest.raises(UnknownFormat):
+            formats.detect(path)
+        assert formats.detect(path, default="gang_program") == "gang_program"
+    path.write_bytes(b"import mpi4py\n")
+    assert formats.detect(path, default="gang_program") == "python"
+    path.write_bytes(b"<!DOCTYPE html>")
+    with pytest.raises(UnknownFormat, match="a web page"):
+        formats.detect(path, default="gang_program")
+
+
+def test_a_gang_program_is_not_loaded_as_a_model() -> None:
+    space = Space(dtype="float64", shape=(1,), names=("x",), units=("",), low=(0.0,), high=(1.0,))
+    with pytest.raises(Misfit, match="submit it with a `gang`"):
+        formats.formats()["gang_program"].load(Assignment(interface=Interface(observation=space, action=space)))
 
 
 def test_python_is_recognised_although_its_head_ends_within_a_character(tmp_path: Path) -> None:

@@ -20,17 +20,18 @@ _KNOWN = {"name", "kind", "workers", "max_workers", "grace", "allowed", "options
 class GangSupport:
     """The gangs that a kind of executor starts.
 
-    ``unattended``: also those without a runner (`Gang.attended`). ``resident``: also those whose program is started
-    once for a launch. ``crowds``: a gang may have more replicas than there are workers, which then share processors.
+    ``unattended``: also those without a runner (`Gang.attended`). ``programs``: also those whose program is compiled,
+    or is started once for a launch. ``crowds``: a gang may have more replicas than there are workers, which then share
+    processors.
     """
 
     unattended: bool = False
-    resident: bool = False
+    programs: bool = False
     crowds: bool = False
 
     def starts(self, gang: Gang) -> bool:
         """Return whether it starts a gang."""
-        return (self.unattended or gang.attended) and (self.resident or gang.start == "task")
+        return (self.unattended or gang.attended) and (self.programs or (gang.start == "task" and not gang.build))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

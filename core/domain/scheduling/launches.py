@@ -24,6 +24,7 @@ class Gang:
     start: str = "task"  # its program is started for each task, or once for the launch
     slots: int = 1
     slices: int = 1
+    build: tuple[str, ...] = ()  # compiles the program, in the folder of the model, once
     command: tuple[str, ...] = ()
     restarts: int = 0
     operator: str = ""

@@ -179,9 +179,9 @@ class Staging:
     def _environment(self, dataset: ResolvedDataset, tree: Path, holder: str, say: Say) -> Callable[[Path], None]:
         """Install the packages of a dataset's environment; return what adds both to the folder of an evaluator."""
         kept = (dataset.said or {})["openenv"]
-        if kept["target"] != environments.target():
+        if (target := kept["target"]) != environments.target():
             raise BadRequirements(
-                f"The environment of {dataset.name} was registered for {kept['target']}, and this platform has"
+                f"The environment of {dataset.name} was registered for {target}, and this platform has"
                 f" {environments.target()}; register it again."
             )
         lock = (tree / environment_files.LOCK).read_text()

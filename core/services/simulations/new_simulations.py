@@ -112,8 +112,13 @@ class NewSimulations:
         """Return the row of the import of a model that is named by reference; None for another model."""
         if submission.model_reference is None:
             return None
-        format, runtime = submission.format, submission.runtime
-        return self._imports.row(submission.model_reference, submission.connection, format=format, runtime=runtime)
+        return self._imports.row(
+            submission.model_reference,
+            submission.connection,
+            format=submission.format,
+            runtime=submission.runtime,
+            gang=True if submission.gang is not None else None,
+        )
 
     @staticmethod
     def keep(c: Connection, news: Collection[NewSimulation]) -> None:

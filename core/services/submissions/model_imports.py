@@ -90,7 +90,7 @@ class ModelImports:
         return self.get(values["id"])
 
     def row(
-        self, reference: str, connection: str | None, tags: Sequence[str] | None = None, **options: str | None
+        self, reference: str, connection: str | None, tags: Sequence[str] | None = None, **options: str | bool | None
     ) -> dict[str, str]:
         """Return the row of a new import; raise Invalid for a reference that may not be read here, and for its tags."""
         _, name = self.origins.check(reference, connection)

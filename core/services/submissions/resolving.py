@@ -131,7 +131,7 @@ class Resolver:
         candidates = self.candidates(submission.placement, submission.gang)
         if not candidates:
             why = "" if gang.attended else " With an `image` or an `operator` it needs Kubernetes."
-            why += " With `start` of `launch` it needs a local executor." if gang.start == "launch" else ""
+            why += " With `start` or `build` it needs a local executor." if gang.start == "launch" or gang.build else ""
             raise Invalid(f"No executor here starts such a gang.{why}")
         if not self._with_capacity(submission):
             most = max(config.workers_for(None) for config in candidates)

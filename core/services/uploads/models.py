@@ -44,6 +44,8 @@ from runtimes.dependencies.declaration import Declaration
 PROJECT = "default"
 #: Lock under which bytes and rows of models are changed together.
 BYTES = "models"
+#: The format of what a gang runs and no other format claims.
+GANG_PROGRAM = "gang_program"
 #: Seconds in which the download of a presigned URL must begin.
 LINK_EXPIRY = 900
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -70,6 +72,8 @@ class Properties(TypedDict, total=False):
     format: str | None
     #: The runtime that the model is meant for.
     runtime: str | None
+    #: Whether a gang runs it: a file of no known format is a gang program then.
+    gang: bool
     #: The digest that the bytes must have.
     digest: str | None
     #: The reference that it is imported by and what that resolved to.
@@ -138,7 +142,8 @@ class Models:
                 raise DigestMismatch(f"The bytes that came have the digest {actual}.")
             unpacked = self._largest_unpacked
             with refuse_unreadable("The model"):
-                format = format_of(draft, filename, properties.get("format"), runtime, largest_unpacked=unpacked)
+                named, gang = properties.get("format"), properties.get("gang", False)
+                format = format_of(draft, filename, named, runtime, gang=gang, largest_unpacked=unpacked)
                 check_size(format, size, draft, largest_unpacked=unpacked)
                 declaration = declared(draft, format, largest=unpacked)
             if name is None:
@@ -394,13 +399,19 @@ def name_of(filename: str | None, digest: str) -> str:
 
 
 def format_of(
-    path: Path, filename: str | None, format: str | None, runtime: str | None, *, largest_unpacked: int
+    path: Path,
+    filename: str | None,
+    format: str | None,
+    runtime: str | None,
+    *,
+    gang: bool = False,
+    largest_unpacked: int,
 ) -> str:
     """Return the format that was named, or else the detected one; raise UnknownFormat or UnknownRuntime.
 
-    A file of no known format is of the format of the named runtime, if that has one only.
+    A file of no known format is of the format of the named runtime, if that has one only; for a gang, a gang program.
     """
-    accepted = list(catalogue.runtime(runtime).formats) if runtime is not None else []
+    accepted = list(catalogue.runtime(runtime).formats) if runtime is not None else [GANG_PROGRAM] if gang else []
     if format is None:
         default = accepted[0] if len(accepted) == 1 else None
         return formats.detect(path, filename, default=default, members=tar_names(path, largest=largest_unpacked))

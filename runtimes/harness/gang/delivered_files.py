@@ -72,7 +72,11 @@ class Delivery:
 
 def deliver(peer: socket.socket, name: str, folders: Sequence[tuple[int, Path]]) -> None:
     """Pass the regular files in the folders of these ranks on, also those in folders within; a file is one as well."""
-    found = [(rank, folder, path) for rank, folder in folders for path in _files(folder)]
+    deliver_files(peer, name, [(rank, folder, path) for rank, folder in folders for path in files_in(folder)])
+
+
+def deliver_files(peer: socket.socket, name: str, found: Sequence[tuple[int, Path, str]]) -> None:
+    """Pass files on: the rank of each, its folder, and its path from the folder's parent on."""
     problem = None
     if len(found) > MOST_FILES:
         problem = f"there are {len(found)} files, and at most {MOST_FILES} are kept"
@@ -101,7 +105,7 @@ def deliver(peer: socket.socket, name: str, folders: Sequence[tuple[int, Path]])
                 os.close(descriptor)
 
 
-def _files(folder: Path) -> Iterator[str]:
+def files_in(folder: Path) -> Iterator[str]:
     """Yield the paths of regular files, from the folder's parent on, in order; programs may put anything there."""
     if folder.is_symlink():
         return

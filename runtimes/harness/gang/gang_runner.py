@@ -48,11 +48,18 @@ class GangPlay(msgspec.Struct):
     definition: dict[str, object] = {}
 
 
+class GangModel(msgspec.Struct):
+    """The model of a launch, of which a gang's runner reads the digest."""
+
+    digest: str
+
+
 class GangLaunch(msgspec.Struct):
     """Description of a launch that a gang's runner reads. ``largest_output``: bytes of the files that a task leaves."""
 
     play: GangPlay
     largest_output: int
+    model: GangModel
 
 
 class RunnableGang(Protocol):

@@ -10,6 +10,13 @@ from typing import Any
 
 from .rank_ends import RankEnd
 
+#: Address space of a rank, in bytes: MPI maps memory that it does not use. What it uses is limited otherwise.
+ADDRESSES = 1 << 46
+#: Processes and threads of each rank, and open files.
+TASKS_OF_RANK, FILES = 64, 1024
+#: The folder of a task's files in its sandbox, where it is in memory.
+FOLDER = "/tmp/windtunnel"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchedProgram:
@@ -27,7 +34,8 @@ class LocalGangSpec:
     packages, the first one first; ``hosts``: names that are this machine; ``ranks``: how many processes the programs
     start in all; ``memory``: bytes of all of them; ``name``: of a model that is one file; ``level``: of the sandbox,
     None: there is none; ``times``: the library that measures how ranks communicate (compiled/mpi_times.c), if any;
-    ``start``: whether the programs are started for each "task", or once for the "launch".
+    ``start``: whether the programs are started for each "task", or once for the "launch"; ``build``: the command that
+    compiles the program, if it is compiled.
     """
 
     python: str
@@ -42,6 +50,22 @@ class LocalGangSpec:
     level: int | None
     times: str | None = None
     start: str = "task"
+    build: Sequence[str] = ()
+
+    def confinement(self, readonly: Sequence[str]) -> Mapping[str, object] | None:
+        """Return the confinement of its ranks, which may read these paths besides; None: there is none."""
+        if self.level is None:
+            return None
+        return {
+            "readonly": [*self.packages, *readonly],
+            "hosts": self.hosts,
+            "level": self.level,
+            "memory": self.memory,
+            "libraries": ADDRESSES,
+            "writable_tmp_mb": self.memory >> 20,
+            "processes": TASKS_OF_RANK * (self.ranks + 1),
+            "files": FILES,
+        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +73,9 @@ class GangTask:
     """One task for a sandbox. ``confinement``: of `Confinement`; None for no sandbox. ``model``: path of its files.
 
     ``folder``: of the task's own files, to be made. ``restore``: the folder of a checkpoint, if there is one.
-    ``socket`` and ``files``: the descriptors on which the end is told, and files are delivered.
+    ``built``: the folder of files that the program's build has made; ``builds``: this is the build, and the files that
+    it makes are delivered in place of outputs. ``socket`` and ``files``: the descriptors on which the end is told, and
+    files are delivered.
     """
 
     gang: LocalGangSpec
@@ -58,6 +84,8 @@ class GangTask:
     scenario: Mapping[str, object]
     folder: str
     restore: str | None = None
+    built: str | None = None
+    builds: bool = False
     socket: int = -1
     files: int = -1
 

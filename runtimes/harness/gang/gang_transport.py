@@ -158,12 +158,12 @@ def proof(key: str, *words: object) -> str:
 
 
 def lay_out(packed: Path, folder: Path, name: str) -> None:
-    """Place a model in its folder: a zip is unpacked, with its executable bits; any other file keeps its name."""
+    """Place a model in its folder: a zip is unpacked, with its executable bits; any other file can be executed."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(packed, "rb") as file:
         zipped = file.read(4) == b"PK\x03\x04"
     if not zipped:
-        packed.rename(folder / Path(name).name)
+        packed.rename(folder / Path(name).name).chmod(0o755)
         return
     from ..models.unpacking import (
         unpack,  # imported on demand: it imports numpy, and a model that is not a zip does not need it

@@ -33,18 +33,12 @@ from ..runner.runner import (
 from ..runner.runner_api_client import Credentials, LaunchOver, RequestRejected, RunnerApiClient, Unreachable
 from .delivered_files import OUTPUT, Delivery, NotDeliverable
 from .gang_runner import GangLaunch, GangRunner, GangStopped, result_of
-from .gang_task import GangEnd, GangTask, LocalGangSpec
+from .gang_task import FOLDER, GangEnd, GangTask, LocalGangSpec
 from .gang_transport import ReplicaLost
+from .program_build import BuildFailed, ProgramBuild
 from .rank_ends import fault
 from .sandboxed_task import SandboxedTask
 from .task_storage import CheckpointUploads, TaskStorage
-
-#: Address space of a rank, in bytes: MPI maps memory that it does not use. What it uses is limited otherwise.
-ADDRESSES = 1 << 46
-#: Processes and threads of each rank, and open files.
-TASKS_OF_RANK, FILES = 64, 1024
-#: The folder of a task's files in its sandbox, where it is in memory.
-FOLDER = "/tmp/windtunnel"
 
 
 class GangRunnerOptions(msgspec.Struct):
@@ -55,13 +49,17 @@ class GangRunnerOptions(msgspec.Struct):
 
 
 class GangOrder(msgspec.Struct):
-    """A launch, as it arrives over the control socket; ``model``: path of its files, ``folder``: of the launch."""
+    """A launch, as it arrives over the control socket; ``model``: path of its files.
+
+    ``folder``: of the launch; ``builds``: of the builds of programs on this machine.
+    """
 
     url: str
     launch: str
     token: str
     model: str
     folder: str
+    builds: str
 
 
 class LocalGang:
@@ -78,10 +76,20 @@ class LocalGang:
         self._model = model
         self._control = control
         self._folder = folder
+        self._built: str | None = None
         self._sandboxes = contextlib.ExitStack()
         self._sandboxed: SandboxedTask | None = None
         self._delivered = Delivery(OUTPUT)
         self._problem: str | None = None
+
+    def build(self, builds: str, digest: str) -> None:
+        """Compile the program, if it is to be compiled; ``builds``: the folder of builds, ``digest``: of the model.
+
+        Raise BuildFailed, GangStopped or ReplicaLost.
+        """
+        if self._gang.build:
+            build = ProgramBuild(self._gang, self._model, digest, builds)
+            self._built = build.folder(self._folder, self.outputs, self._control)
 
     def run(self, scenario: Mapping[str, object], patience: float, storage: TaskStorage) -> Played:
         """Run one task; raise ReplicaLost, or GangStopped once the agent closes its connection."""
@@ -147,25 +155,16 @@ class LocalGang:
         os.chmod(folder, 0o755)
         restore = f"{folder}/restore"
         restored = storage.restore(restore)
-        gang, confinement = self._gang, None
-        if gang.level is not None:
-            confinement = {
-                "readonly": [*gang.packages, self._model, *([restore] if restored else [])],
-                "hosts": gang.hosts,
-                "level": gang.level,
-                "memory": gang.memory,
-                "libraries": ADDRESSES,
-                "writable_tmp_mb": gang.memory >> 20,
-                "processes": TASKS_OF_RANK * (gang.ranks + 1),
-                "files": FILES,
-            }
+        built = [self._built] if self._built is not None else []
+        confinement = self._gang.confinement([self._model, *built, *([restore] if restored else [])])
         return GangTask(
-            gang=gang,
+            gang=self._gang,
             confinement=confinement,
             model=self._model,
             scenario=scenario,
             folder=f"{folder}/own" if confinement is None else FOLDER,
             restore=restore if restored else None,
+            built=self._built,
         )
 
     def _outcome(self, end: GangEnd, seconds: float, storage: TaskStorage) -> Played:
@@ -224,10 +223,13 @@ def main() -> None:
         log = RunnerApiClient(credentials, threading.Event(), patience=0.0)
         threading.Thread(target=_deliver, args=(gang, log), name="log", daemon=True).start()
         try:
+            gang.build(order.builds, launch.model.digest)
             runner.run()
         except GangStopped as stopped:
             runner.leave()
             end(DONE, str(stopped))
+        except BuildFailed as failure:
+            RunnerApiClient(credentials, threading.Event()).refuse_model(str(failure), "failed")
         deliver(gang.outputs, RunnerApiClient(credentials, threading.Event(), patience=0.0, time_out=LAST_REQUEST))
     except LaunchOver as error:
         end(DONE, f"the launch is over ({error})")

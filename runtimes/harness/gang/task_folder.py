@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from .delivered_files import OUTPUT, deliver
+from .delivered_files import OUTPUT, deliver, deliver_files, files_in
 from .gang_task import GangTask
 from .gang_transport import RESULT, lay_out
 from .rank import CHECKPOINT, TIMES
@@ -48,21 +48,19 @@ class TaskFolder:
         self.ends.mkdir(parents=True)
         model = Path(self._task.model)
         if model.is_dir():
-            shutil.copytree(model, self.work, symlinks=True)
-            for folder, _, files in os.walk(self.work):  # a stored model is read-only, and programs write beside it
-                os.chmod(folder, 0o755)
-                for name in files:
-                    path = os.path.join(folder, name)
-                    if not os.path.islink(path):
-                        os.chmod(path, os.stat(path).st_mode | stat.S_IWUSR)
+            _copy_writable(model, self.work)
         else:
             packed = self._folder / "packed"
             shutil.copyfile(model, packed)
             lay_out(packed, self.work, self._gang.name)
-            only = self.work / self._gang.name
-            if only.is_file():
-                only.chmod(0o755)
+        if self._task.built is not None:
+            _copy_writable(Path(self._task.built), self.work)
+        self._before = self._times() if self._task.builds else {}
         self._make_interpreter()
+
+    def _times(self) -> Mapping[str, int]:
+        """Return when each file of the working directory was changed, in nanoseconds."""
+        return {path: _changed_at(self.work.parent / path) for path in files_in(self.work)}
 
     def _make_interpreter(self) -> None:
         """Make `python` and its packages: a virtual environment, so that processes started by it have them too."""
@@ -122,8 +120,12 @@ class TaskFolder:
                 _remove(entry)
 
     def deliver_outputs(self, peer: socket.socket) -> None:
-        """Pass on the outputs of the task."""
-        deliver(peer, OUTPUT, [(0, self._output)])
+        """Pass on the outputs of the task; of a build the files that it made or changed."""
+        if self._task.builds:
+            made = [path for path, time in self._times().items() if time != self._before.get(path)]
+            deliver_files(peer, OUTPUT, [(0, self.work, path) for path in made])
+        else:
+            deliver(peer, OUTPUT, [(0, self._output)])
 
     def has_ended_well(self, rank: int) -> bool:
         """Return whether a rank has ended, with exit status 0."""
@@ -142,6 +144,23 @@ class TaskFolder:
     def result(self) -> str | None:
         """Return the result that the program wrote (of a too long one RESULT + 1 characters), or None."""
         return _text_of(self._folder / "result.json", RESULT + 1)
+
+
+def _copy_writable(source: Path, target: Path) -> None:
+    """Copy a folder into another: a stored model is read-only, and programs write beside it.
+
+    Unlike with `shutil.copytree`, extended attributes are left alone, because a sandbox may not ask for them.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in os.scandir(source):
+        copy = target / entry.name
+        if entry.is_symlink():
+            copy.symlink_to(os.readlink(entry.path))
+        elif entry.is_dir():
+            _copy_writable(Path(entry.path), copy)
+        else:
+            shutil.copyfile(entry.path, copy)
+            copy.chmod(stat.S_IMODE(entry.stat().st_mode) | stat.S_IWUSR)
 
 
 def _remove(path: Path) -> None:

@@ -228,6 +228,8 @@ class ModelFormat:
     #: Compiles a placed file to code for this machine, in a process of its own, once per node. The loader finds it as
     #: CODE, unless there is none. None: loading takes no such time.
     compile: Callable[[bytes], bytes] | None = None
+    #: Whether any file may be of it, where it is named or is the default. It recognises none.
+    any_file: bool = False
     #: Whether a model may declare Python packages that its model servers need.
     dependencies: bool = False
     #: Packages that all models of the format need and that the environment does not have: they are resolved with the

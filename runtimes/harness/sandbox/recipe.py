@@ -31,8 +31,8 @@ ENVIRONMENT: Mapping[str, str] = {
     "NUMEXPR_NUM_THREADS": "1",
 }
 
-#: Besides, for the ranks of a coupled program: their shell scripts run programs of this machine.
-PROGRAMS = ("/bin", "/usr/bin")
+#: Besides, for the ranks of a coupled program: their shell scripts run programs of this machine, also its compiler.
+PROGRAMS = ("/bin", "/usr/bin", "/usr/include", "/usr/libexec/gcc", "/etc/alternatives")
 
 #: mallopt(M_ARENA_MAX): each arena reserves 64 MB of address space, which is bounded.
 ARENA_MAX, ARENAS = -8, 2
