@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import stat
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,15 +74,17 @@ def content_digest(content: IO[bytes]) -> str:
 
 
 def pack(folder: Path, target: Path) -> Path:
-    """Write the files of a folder as a zip archive; the same files give the same bytes.
+    """Write the files of a folder as a zip archive; the same files give the same bytes. Programs can be executed in it.
 
     See `folder_files` for what belongs to a folder.
     """
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, file in folder_files(folder).items():
             entry = zipfile.ZipInfo(name, EPOCH)
-            entry.file_size = file.stat().st_size  # decides whether the entry needs the format for large files
-            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            status = file.stat()
+            entry.file_size = status.st_size  # decides whether the entry needs the format for large files
+            mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, mode << 16
             with open(file, "rb") as content, archive.open(entry, "w") as packed:
                 while piece := content.read(1 << 20):
                     packed.write(piece)

@@ -1,15 +1,24 @@
-"""Project of a model: a folder with a model that plays, a test of it, and a README that names what it sees and does."""
+"""Project: a folder with a model that plays, or a program that ranks run, a test of it, and a README."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 from windtunnel.errors import WindtunnelError
 from windtunnel.visible_text import visible
+
+
+class ProgramKind(NamedTuple):
+    """Kind of project of a program that ranks run together. ``install``: what installs the packages of its test."""
+
+    file: str
+    summary: str
+    install: str
+
 
 #: Bounds of random observations, for entries that have none.
 UNBOUNDED = 3.0
@@ -54,6 +63,14 @@ KINDS: Mapping[str, Mapping[str, str]] = {
         "build": "\n`make` builds the model; the test does so too. It needs make and a C compiler (build-essential).\n",
     },
 }
+#: Kinds of project of a program that ranks run together.
+PROGRAMS: Mapping[str, "ProgramKind"] = {
+    "mpi": ProgramKind(
+        file="heat.py",
+        summary="A coupled program in Python: ranks that compute the heat in a rod, and exchange values by MPI.",
+        install="pip install mpich mpi4py numpy pytest",
+    ),
+}
 #: What entries of a dataset's observations and actions mean, as far as name, unit and bounds do not tell.
 MEANINGS: Mapping[str, Mapping[str, str]] = {
     "car_street": {
@@ -97,16 +114,8 @@ class Project:
 
     def write(self, folder: Path) -> list[Path]:
         """Write the files; return their paths. Raise WindtunnelError if the folder exists and is not empty."""
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise WindtunnelError(f"{folder} exists and is not empty. Choose another name.")
-        values = self._values()
-        folder.mkdir(parents=True, exist_ok=True)
-        written = []
-        for name, text in _templates(self.kind):
-            path = folder / name
-            path.write_text(Template(text).substitute(values))
-            written.append(path)
-        return written
+        _check_empty(folder)
+        return _write(folder, "", self.kind, values=self._values())
 
     def _values(self) -> dict[str, str]:
         """Return what the templates' names stand for."""
@@ -148,10 +157,33 @@ class Project:
         }
 
 
-def _templates(kind: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each file of a kind."""
+def write_program(kind: str, folder: Path) -> list[Path]:
+    """Write the files of a program's project; return their paths. Raise WindtunnelError as `Project.write`."""
+    _check_empty(folder)
+    return _write(folder, kind, values={**PROGRAMS[kind]._asdict(), "name": folder.resolve().name})
+
+
+def _check_empty(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise WindtunnelError(f"{folder} exists and is not empty. Choose another name.")
+
+
+def _write(folder: Path, *parts: str, values: Mapping[str, str]) -> list[Path]:
+    """Write the files of these folders of templates; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, text in _templates(parts):
+        path = folder / name
+        path.write_text(Template(text).substitute(values))
+        written.append(path)
+    return written
+
+
+def _templates(parts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each file of these folders of templates; an empty name is that of all models."""
     root = files("windtunnel") / "templates"
-    for folder in (root, root / kind):
+    for part in parts:
+        folder = root / part if part else root
         for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
             if entry.name.endswith(".in"):
                 name = entry.name.removesuffix(".in")

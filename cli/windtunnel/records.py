@@ -1,5 +1,6 @@
 """Records of the API: simulations, models, datasets, results and events as typed, immutable values."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -158,6 +159,18 @@ class Simulation(Record, frozen=True, kw_only=True):
         return self.state == "succeeded" and self.tasks.failed == 0
 
 
+class Rank(Record, frozen=True, kw_only=True):
+    """Measures of a gang's rank: seconds of processor time, seconds that it waited in MPI, and bytes that it sent.
+
+    None: not measured.
+    """
+
+    host: str
+    computing: float | None = None
+    waiting: float | None = None
+    sent: int | None = None
+
+
 class Result(Record, frozen=True, kw_only=True):
     """Result of one task. ``status`` is `ok`, `failed`, `crashed`, `timed_out` or `invalid`.
 
@@ -173,6 +186,11 @@ class Result(Record, frozen=True, kw_only=True):
     artifacts: list[dict[str, Any]] = []
     timing: dict[str, Any] = {}
     score: float | None = None
+
+    @property
+    def ranks(self) -> Sequence[Rank]:
+        """The ranks of a gang's program, in their order; empty for a model, and where pods ran the gang."""
+        return [read(Rank, rank) for rank in self.timing.get("ranks") or ()]
 
 
 class Event(Record, frozen=True, kw_only=True):

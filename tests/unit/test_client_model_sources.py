@@ -84,3 +84,13 @@ def test_a_digest_is_written_as_the_platform_writes_it(tmp_path: Path) -> None:
     file = tmp_path / "model.onnx"
     file.write_bytes(b"weights")
     assert file_digest(file) == "sha256:" + hashlib.sha256(b"weights").hexdigest()
+
+
+def test_a_program_in_a_folder_can_be_executed_in_its_archive(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for name, mode in (("run.sh", 0o744), ("notes", 0o644)):
+        (tmp_path / "folder" / name).touch(mode)
+        (tmp_path / "folder" / name).chmod(mode)
+    with zipfile.ZipFile(pack(tmp_path / "folder", tmp_path / "packed")) as archive:
+        modes = {entry.filename: entry.external_attr >> 16 for entry in archive.infolist()}
+    assert modes == {"notes": 0o644, "run.sh": 0o755}

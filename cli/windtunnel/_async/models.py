@@ -80,8 +80,8 @@ class AsyncModels:
             if file.is_dir():
                 file = pack(file, Path(folder) / f"{file.resolve().name}.zip")
             digest = file_digest(file)
-            if format is None and runtime is None:
-                known = await self._known(name or file.stem, digest)
+            if runtime is None:
+                known = await self._known(name or file.stem, digest, format)
                 if known is not None:
                     for tag in tags:
                         known = await self.tag(known.name, tag, str(known.version))
@@ -117,16 +117,18 @@ class AsyncModels:
             raise WindtunnelError(f"{reference} cannot be imported: {document.get('reason') or document['state']}")
         return await self.get(document["model"])
 
-    async def _known(self, name: str, digest: str) -> Model | None:
-        """Return the model of this name with these bytes; None if the platform has none.
+    async def _known(self, name: str, digest: str, format: str | None) -> Model | None:
+        """Return the model of this name with these bytes and, if it is named, this format; None if there is none.
 
-        Also None if it has them in several formats, of which a user has named one: then the bytes are sent again, and
-        the platform detects the format.
+        Also None if the platform has them in several formats, of which a user has named one: then the bytes are sent
+        again, and the platform detects the format.
         """
         try:
             model = await self.get(f"{name}@{digest}")
             if (model.name, model.digest) != (name, digest):
                 return None
+            if format is not None:
+                return model if model.format == format else None
             formats = {other.format async for other in self.list(name=name) if other.digest == digest}
         except Refused:  # unknown, or not a name that a model can have
             return None

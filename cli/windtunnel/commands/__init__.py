@@ -6,7 +6,7 @@ import click
 
 #: Commands in the order of the help: name -> what it does. The module of the same name has the command as `command`.
 COMMANDS = {
-    "new": "Begin a project of a model: Python, ONNX or C, with a test.",
+    "new": "Begin a project: a model in Python, ONNX or C, or a program of MPI; with a test.",
     "check": "Does a model fit a dataset? On this machine, before any upload.",
     "run": "Simulate a model on a dataset and show how it did.",
     "simulations": "List, show and delete simulations.",

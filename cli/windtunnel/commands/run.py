@@ -1,5 +1,6 @@
 """`windtunnel run`: upload a model, simulate it, show the progress, report how it did."""
 
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from windtunnel import tables
 from windtunnel.commands.options import SaveOption, dataset_names, models_and_files, with_client
 from windtunnel.commands.submission_options import field_values, submission_options
 from windtunnel.errors import WindtunnelError
+from windtunnel.gang_programs import COMMUNICATIONS, DATASET, ONE_TASK, default_command, format_of
 from windtunnel.output import serialised
 from windtunnel.visible_text import visible
 
@@ -29,8 +31,22 @@ FAILED, NOT_RUN, DETACHED = 1, 2, 130
 
 @click.command()
 @click.argument("model", shell_complete=models_and_files)
-@click.argument("dataset", shell_complete=dataset_names)
+@click.argument("dataset", required=False, shell_complete=dataset_names)
 @submission_options()
+@click.option(
+    "--ranks", type=click.IntRange(1), metavar="N", help="Run MODEL, a coupled program, as a gang of N ranks."
+)
+@click.option(
+    "--command", "program", metavar="TEXT", help="Command of each rank, in the folder of MODEL; by what MODEL is."
+)
+@click.option(
+    "--build", metavar="TEXT", help="Command that compiles MODEL first, in its folder, such as 'mpicc a.c -o a'."
+)
+@click.option(
+    "--communication",
+    type=click.Choice(COMMUNICATIONS),
+    help="How the ranks find each other; mpi if left out.",
+)
 @click.option(
     "--save", "outputs", cls=SaveOption, metavar="FILE", multiple=True, help="Save results: .parquet, .csv, .ndjson."
 )
@@ -42,7 +58,11 @@ FAILED, NOT_RUN, DETACHED = 1, 2, 130
 def command(
     client: "Client",
     model: str,
-    dataset: str,
+    dataset: str | None,
+    ranks: int | None,
+    program: str | None,
+    build: str | None,
+    communication: str | None,
     outputs: Sequence[str],
     as_json: bool,
     quiet: bool,
@@ -57,6 +77,10 @@ def command(
     \b
     windtunnel run policy.onnx car_street
     windtunnel run controller.py car_street --scenarios 0-49 --sweep latency_steps=0,2,4 --save results.parquet
+    windtunnel run heat.py --ranks 4
+
+    With --ranks, MODEL is a program whose ranks run together and communicate, such as by MPI: a Python file, an
+    executable, or a folder. Its DATASET is `program`, of which one task is run unless others are asked for.
 
     Exit codes: 0 every task is ok; 1 the model failed, as a whole or in a task; 2 it could not be run or was cancelled.
     Ctrl-C asks whether to cancel the simulation or to leave it running.
@@ -71,6 +95,16 @@ def command(
     if watch and (detach or not Path(model).exists()):
         raise click.UsageError("--watch follows a model's file, and its simulation to the end.")
     submission = _submission(options)
+    if ranks is not None:
+        submission |= gang_fields(model, ranks, program, build, communication, **submission)
+        dataset = dataset or DATASET
+    elif program is not None or build is not None or communication is not None:
+        raise click.UsageError("--command, --build and --communication are of a coupled program: add --ranks N.")
+    elif dataset is None:
+        raise click.UsageError(
+            "Name a DATASET, such as car_street (`windtunnel datasets` lists them), or run MODEL as a coupled program"
+            " with --ranks N."
+        )
     if detach:
         simulation = _submitted(client, model, dataset, submission, quiet or as_json)
         click.echo(serialised(simulation.raw, "json") if as_json else simulation.id)
@@ -100,6 +134,40 @@ def _submission(options: dict[str, Any]) -> dict[str, Any]:
     if both := sorted(submission["params"].keys() & submission["sweep"].keys()):
         raise click.UsageError(f"{both[0]} is in --param and in --sweep; leave one of them out.")
     return submission
+
+
+def gang_fields(
+    model: str,
+    ranks: int,
+    command: str | None,
+    build: str | None,
+    communication: str | None,
+    *,
+    scenarios: str | None,
+    sample: int | None,
+    format: str | None,
+    **_: object,
+) -> dict[str, object]:
+    """Return the arguments of `simulations.submit` that make a submission one of a gang, where it leaves them open."""
+    communication = communication or COMMUNICATIONS[0]
+    words = _words("--command", command) if command is not None else default_command(model, communication)
+    compiled = {"build": _words("--build", build)} if build is not None else {}
+    return {
+        "gang": {"size": ranks, "communication": communication, "command": words, **compiled},
+        "format": format or format_of(model),
+        "scenarios": ONE_TASK if scenarios is None and sample is None else scenarios,
+    }
+
+
+def _words(option: str, text: str) -> list[str]:
+    """Return the words of a command line. Raise UsageError if it has none, or is not one."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise click.UsageError(f"{option} {text!r} is not a command line: {error}.") from None
+    if not words:
+        raise click.UsageError(f"{option} is empty: leave it out, or name the program and its arguments.")
+    return words
 
 
 def _changed(path: Path) -> int | None:

@@ -45,6 +45,9 @@ def show_report(
         ok = simulation.tasks.done - simulation.tasks.failed
         click.echo(f"\nMetrics of the {ok} tasks that are ok:")
         click.echo(_metrics(simulation, dataset), nl=False)
+    gang = simulation.spec.get("gang")
+    if gang and tasks.done:
+        _show_ranks(client, simulation.id)
     if simulation.spec.get("sweep") and tasks.done:
         _show_sweep(client, simulation.id, dataset)
     worst = client.simulations.worst(simulation.id, limit=MOST_WORST) if tasks.done else []
@@ -57,12 +60,30 @@ def show_report(
     click.echo()
     for file in files:
         click.echo(f"results  {file}")
-    if tasks.done:
+    if tasks.done and not gang:  # a program has nothing to draw, and what it prints is in the log
         task = worst[0].task if worst else 0
         click.echo(f"replay   windtunnel replay {simulation.id} {task} --open")
-    if tasks.failed or simulation.state == "failed":
+    if gang or tasks.failed or simulation.state == "failed":
         click.echo(f"logs     windtunnel logs {simulation.id}")
     click.echo(f"page     {client.server.url}/simulations/{simulation.id}")
+
+
+def _show_ranks(client: "Client", id: str) -> None:
+    """Print what each rank of the first task did, so that one that only waits is seen; an operator's gang has none."""
+    result = next(iter(client.simulations.results(id, limit=1)), None)
+    if result is None or not result.ranks:
+        return
+    rows = [
+        {
+            "rank": number,
+            "computing": figures.seconds(rank.computing),
+            "waiting": figures.seconds(rank.waiting),
+            "sent": figures.size(rank.sent),
+        }
+        for number, rank in enumerate(result.ranks)
+    ]
+    click.echo(f"\nRanks of task {result.task}:")
+    outputs.show_table([(name, name) for name in rows[0]], rows)
 
 
 def _show_sweep(client: "Client", id: str, dataset: "Dataset") -> None:
@@ -76,23 +97,26 @@ def _show_sweep(client: "Client", id: str, dataset: "Dataset") -> None:
 
 
 def _metrics(simulation: "Simulation", dataset: "Dataset") -> str:
-    """Return the table of a simulation's metrics: the score first, then in the order of the dataset."""
+    """Return the table of a simulation's metrics: the score first, then in the order of the dataset, then others."""
+    found = simulation.raw["metrics"]
+    declared = [metric for metric in dataset.score_first if metric.name in found]
+    names = {metric.name for metric in declared}
     rows = [
-        {**simulation.raw["metrics"][metric.name], "metric": metric}
-        for metric in dataset.score_first
-        if metric.name in simulation.metrics
+        {**found[metric.name], "metric": metric.title or metric.name, "unit": metric.unit, "better": metric.better}
+        for metric in declared
     ]
+    rows += [{**found[name], "metric": visible(name), "unit": "", "better": ""} for name in found if name not in names]
     return outputs.table(
         (
-            ("metric", lambda row: row["metric"].title or row["metric"].name),
+            ("metric", "metric"),
             ("mean", lambda row: figures.number(row.get("mean"))),
             ("95 % low", lambda row: figures.number(row.get("low"))),
             ("95 % high", lambda row: figures.number(row.get("high"))),
             ("min", lambda row: figures.number(row.get("min"))),
             ("max", lambda row: figures.number(row.get("max"))),
             *([("never", lambda row: row.get("never"))] if any(row.get("never") for row in rows) else []),
-            ("unit", lambda row: row["metric"].unit),
-            ("better", lambda row: row["metric"].better),
+            ("unit", "unit"),
+            ("better", "better"),
         ),
         rows,
     )

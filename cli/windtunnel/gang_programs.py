@@ -1,0 +1,91 @@
+"""Gang program as the user names it: a Python file, an executable, a folder or a zip; and what starts it."""
+
+import os
+import stat
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from windtunnel.errors import WindtunnelError
+from windtunnel.folder_files import folder_files
+from windtunnel.model_sources import LocalModel, ReferencedModel, source_of
+
+#: How the replicas of a gang find each other; a platform has others too, for hardware that one machine lacks.
+COMMUNICATIONS = ("mpi", "torch", "tensorflow", "jax", "none")
+#: The format of every program but a Python file.
+FORMAT = "gang_program"
+#: The dataset of programs, and the one task that is run if no others are asked for.
+DATASET, ONE_TASK = "program", {"range": [0, 1]}
+#: Names that a single file has in the program's working directory.
+PYTHON_FILE, OTHER_FILE = "model.py", "model"
+#: Files at the top of a folder or zip that are its entry, the first of them that is there: Python, or executable.
+SCRIPTS, EXECUTABLES = ("main.py", "model.py"), ("run", "run.sh")
+#: First bytes of what can be executed: a program for Linux, and a script that names its interpreter.
+EXECUTABLE = (b"\x7fELF", b"#!")
+
+
+def format_of(model: str) -> str | None:
+    """Return the format to send a program in; None where the platform knows it: of a Python file and a stored model."""
+    source = source_of(model)
+    sent = source.path.name if isinstance(source, LocalModel) else None
+    sent = source.reference if isinstance(source, ReferencedModel) else sent
+    return None if sent is None or sent.lower().endswith(".py") else FORMAT
+
+
+def default_command(model: str, communication: str) -> list[str]:
+    """Return the command that starts a program, by what it is. Raise WindtunnelError if that does not tell."""
+    source = source_of(model)
+    if not isinstance(source, LocalModel):
+        if isinstance(source, ReferencedModel) and source.reference.lower().endswith(".py"):
+            return _python(PYTHON_FILE, communication)
+        raise WindtunnelError(
+            f"{model} is not a file here, so how it starts is not known: add --command, such as"
+            f" --command ./{OTHER_FILE}"
+        )
+    path = source.path
+    if path.is_dir():
+        return _entry(path, _programs_of_folder(path), communication)
+    if path.suffix.lower() == ".py":
+        return _python(PYTHON_FILE, communication)
+    if zipfile.is_zipfile(path):
+        return _entry(path, _programs_of_zip(path), communication)
+    with open(path, "rb") as file:
+        if file.read(4).startswith(EXECUTABLE):
+            return [f"./{OTHER_FILE}"]
+    raise WindtunnelError(
+        f"{path} is neither Python (.py) nor executable (a program for Linux, or a script that begins with #!):"
+        f" add --command, such as --command 'sh {OTHER_FILE}'. In its folder the file is named {OTHER_FILE!r}."
+    )
+
+
+def _python(file: str, communication: str) -> list[str]:
+    """Return the command of a Python file. With mpi4py's own runner, a rank that raises ends the others too."""
+    return ["python", *(["-m", "mpi4py"] if communication == "mpi" else []), file]
+
+
+def _entry(path: Path, files: Mapping[str, bool], communication: str) -> list[str]:
+    """Return the command of the entry among files, which are executable or not."""
+    for name in EXECUTABLES:
+        if files.get(name):
+            return [f"./{name}"]
+    for name in SCRIPTS:
+        if name in files:
+            return _python(name, communication)
+    raise WindtunnelError(
+        f"{path} has neither {' nor '.join(SCRIPTS)} at its top, nor an executable file named"
+        f" {' or '.join(EXECUTABLES)}: add --command, which starts the program in this folder, such as"
+        " --command 'python -m mpi4py heat.py'"
+    )
+
+
+def _programs_of_folder(folder: Path) -> dict[str, bool]:
+    return {name: os.access(file, os.X_OK) for name, file in folder_files(folder).items()}
+
+
+def _programs_of_zip(path: Path) -> dict[str, bool]:
+    """Return the files of a zip and whether their owner may execute them; if all are in one folder, as seen in that."""
+    with zipfile.ZipFile(path) as archive:
+        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+    tops = {entry.filename.partition("/")[0] if "/" in entry.filename else "" for entry in entries}
+    top = f"{tops.pop()}/" if len(tops) == 1 and "" not in tops else ""
+    return {entry.filename.removeprefix(top): bool(entry.external_attr >> 16 & stat.S_IXUSR) for entry in entries}

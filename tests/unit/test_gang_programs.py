@@ -1,0 +1,123 @@
+"""Gang programs as the user names them: the command that starts each kind, and what `windtunnel run` makes of it."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from windtunnel.commands import cli
+from windtunnel.commands.run import command as run
+from windtunnel.commands.run import gang_fields
+from windtunnel.errors import WindtunnelError
+from windtunnel.gang_programs import FORMAT, default_command, format_of
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def written(name: str, content: bytes = b"", mode: int = 0o644) -> str:
+    """Write a file and return its name."""
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).write_bytes(content)
+    Path(name).chmod(mode)
+    return name
+
+
+def fields(*words: str) -> dict[str, Any]:
+    """Return what `windtunnel run` submits with these words, besides model and dataset."""
+    params = run.make_context("run", list(words)).params
+    given = [params.pop(name) for name in ("model", "ranks", "program", "build", "communication")]
+    return gang_fields(*given, **params)
+
+
+def test_a_python_file_is_started_by_the_runner_of_mpi4py_only_where_ranks_use_mpi() -> None:
+    name = written("Heat.PY")
+    assert default_command(name, "mpi") == ["python", "-m", "mpi4py", "model.py"]
+    assert default_command(name, "torch") == ["python", "model.py"]
+    assert default_command("s3://bucket/heat.py", "none") == ["python", "model.py"]
+
+
+@pytest.mark.parametrize("head", [b"\x7fELF\x02\x01", b"#!/bin/sh\n"])
+def test_an_executable_is_started_by_its_name_in_the_working_directory(head: bytes) -> None:
+    assert default_command(written("heat", head), "mpi") == ["./model"]
+
+
+def test_a_folder_is_started_by_its_entry_an_executable_before_python() -> None:
+    written("project/model.py")
+    assert default_command("project", "none") == ["python", "model.py"]
+    written("project/main.py")
+    assert default_command("project", "mpi") == ["python", "-m", "mpi4py", "main.py"]
+    written("project/run.sh")
+    assert default_command("project", "none") == ["python", "main.py"], "it is not executable"
+    written("project/run.sh", mode=0o755)
+    assert default_command("project", "none") == ["./run.sh"]
+
+
+@pytest.mark.parametrize("top", ["", "project/"])
+def test_a_zip_is_started_by_its_entry_also_within_its_one_folder(top: str) -> None:
+    with zipfile.ZipFile("project.zip", "w") as archive:
+        archive.writestr(f"{top}main.py", "")
+        archive.writestr(f"{top}data/main.py", "")
+    assert default_command("project.zip", "none") == ["python", "main.py"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("heat.c", b"int main() {}", "neither Python"),
+        ("project/heat.py", b"", "has neither main.py nor model.py"),
+        ("", b"", "idm is not a file here"),
+    ],
+)
+def test_where_the_entry_is_not_known_the_error_asks_for_a_command(name: str, content: bytes, message: str) -> None:
+    model = Path(written(name, content)).parts[0] if name else "idm"
+    with pytest.raises(WindtunnelError, match=message) as error:
+        default_command(model, "mpi")
+    assert "add --command" in str(error.value)
+
+
+def test_the_format_of_a_program_is_named_unless_it_is_python_or_stored() -> None:
+    assert format_of(written("heat", b"#!")) == format_of("s3://bucket/heat.zip") == FORMAT
+    assert format_of(written("heat.py")) is format_of("heat-1d") is format_of("s3://bucket/heat.py") is None
+
+
+def test_a_gang_runs_one_task_unless_others_are_asked_for() -> None:
+    name = written("heat.py")
+    assert fields(name, "--ranks", "4") == {
+        "gang": {"size": 4, "communication": "mpi", "command": ["python", "-m", "mpi4py", "model.py"]},
+        "format": None,
+        "scenarios": {"range": [0, 1]},
+    }
+    assert fields(name, "--ranks", "2", "--scenarios", "0-9")["scenarios"] == "0-9"
+    assert fields(name, "--ranks", "2", "--sample", "3")["scenarios"] is None
+
+
+def test_the_words_of_a_command_are_those_of_a_shell() -> None:
+    words = (written("heat", b"#!"), "--ranks", "2", "--communication", "none", "--command", "sh -c 'echo \"a b\"'")
+    assert fields(*words)["gang"] == {"size": 2, "communication": "none", "command": ["sh", "-c", 'echo "a b"']}
+    for text, message in (("'", "is not a command line"), (" ", "is empty")):
+        with pytest.raises(click.UsageError, match=message):
+            fields("heat", "--ranks", "2", "--command", text)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("heat.py", "or run MODEL as a coupled program with --ranks N"),
+        ("heat.py program --command ./model", "add --ranks N"),
+        ("heat.py program --communication mpi", "add --ranks N"),
+        ("heat.py --ranks 0", "0 is not in the range x>=1"),
+        ("heat.py --ranks 2 --communication mpl", "'mpl' is not one of 'mpi', 'torch'"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_sent(words: str, message: str) -> None:
+    written("heat.py")
+    refused = CliRunner().invoke(cli, ["run", *words.split(), "--url", "http://127.0.0.1:9"])
+    assert refused.exit_code == 2 and message in " ".join(refused.output.split())
