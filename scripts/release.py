@@ -30,6 +30,7 @@ RELEASES_ENTRY = "      - Releases:\n"
 PLACES: Sequence[tuple[str, str]] = (
     ("common/version.py", 'VERSION = "{}"'),
     ("cli/pyproject.toml", '\nversion = "{}"'),
+    ("halo/pyproject.toml", '\nversion = "{}"'),
     ("pyproject.toml", '"windtunnel=={}"'),
     ("uv.lock", 'name = "windtunnel"\nversion = "{}"'),
     ("helm/Chart.yaml", "appVersion: {}"),

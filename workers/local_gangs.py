@@ -15,6 +15,8 @@ from workers.warm_runners import HARNESS, ControlledRunner, PreparedFolders, bas
 
 #: The library that measures how ranks communicate, where a communication model's environment has it.
 RANK_TIMES = "libwindtunnel_mpi_times.so"
+#: Folder of the package for decomposed grids, which programs with the platform's MPI have without declaring it.
+HALO = HARNESS.parents[1] / "halo"
 
 
 def local_gang_spec(launch: Launch, folders: PreparedFolders, sandbox: int | None) -> LocalGangSpec | None:
@@ -62,14 +64,17 @@ def _program(members: GangMembers, position: ReplicaPosition, launcher: Sequence
 def _packages(launch: Launch, folders: PreparedFolders) -> list[Path] | None:
     """Return the folders of a program's packages, None if they are not prepared.
 
-    First those that it declares, or else those of its format; then those of its communication model.
+    First those that it declares, or else those of its format; then those of its communication model, and with MPI the
+    halo package, last, so that a program which declares a version of it has that.
     """
     own = _own_packages(launch, folders)
     communication = catalogue.communications().get(launch.gang.communication) if launch.gang is not None else None
     if own is None or communication is None:
         return own
     site = environments.ready(communication, folders.environments)
-    return None if site is None else [*own, site]
+    if site is None:
+        return None
+    return [*own, site, HALO] if communication.name == "mpi" else [*own, site]
 
 
 def _own_packages(launch: Launch, folders: PreparedFolders) -> list[Path] | None:

@@ -24,6 +24,7 @@ SERVER = (
     "common",
     "core",
     "datasets",
+    "halo",
     "kube",
     "runtimes",
     "server",

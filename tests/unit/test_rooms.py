@@ -17,8 +17,11 @@ from tests.product import ROOT, modules, rooms
 CLIENT_FOLDER, CLIENT = "cli", "windtunnel"
 #: The one module at the top: import-linter reads packages only, so it has nothing but names of the composition root.
 DOOR = "app.py"
-#: Clients over HTTP: contracts of their own say what they import, and layers are about the rest.
-CLIENTS = {CLIENT, "web"}
+#: Folder of the package for programs with MPI, and the package in it, of the same name.
+HALO = "halo"
+#: Clients over HTTP, and the package of programs: contracts of their own say what they import, and layers are about the
+#: rest.
+CLIENTS = {CLIENT, "web", HALO}
 #: Import that a layer must not have -> module that has it, and the contract that says so.
 BREAKS = {
     "core.services.comparisons.comparisons": (
@@ -94,8 +97,9 @@ def test_imports_that_run_back_up_fail_the_lint(tmp_path: Path) -> None:
     for imported, (module, _) in BREAKS.items():
         path = tmp_path / module
         path.write_text(f"{path.read_text()}\n\nimport {imported}\n")
+    folders = (tmp_path / HALO, tmp_path, tmp_path / CLIENT_FOLDER)
     lint = Path(sys.executable).with_name("lint-imports")
-    environ = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{tmp_path / CLIENT_FOLDER}", "COLUMNS": "200"}
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders)), "COLUMNS": "200"}
     result = subprocess.run([lint, "--no-cache"], cwd=tmp_path, env=environ, capture_output=True, text=True)
     assert result.returncode != 0 and f"{len(BREAKS)} broken" in result.stdout, result.stdout[-3000:]
     for _, name in BREAKS.values():
