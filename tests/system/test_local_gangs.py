@@ -22,6 +22,7 @@ from runtimes.harness.gang.gang_transport import ReplicaLost
 from runtimes.harness.gang.local_gang import LocalGang
 from runtimes.harness.gang.task_storage import TaskStorage
 from tests.archives import tar, zipped
+from tests.document_commands import ROOT, blocks
 from tests.system.platform_process import PlatformProcess
 from tests.unit.launch_samples import launch
 from tests.waiting import until
@@ -215,6 +216,44 @@ def test_a_gang_runs_any_file_or_archive_in_a_folder_that_it_may_write_to(
     fields = {"dataset": "program", "scenarios": {"range": [0, 1]}, "gang": {"size": 2, "command": command}}
     [result] = platform.results(platform.run(model=program, filename="answer", **fields)["id"])
     assert (result["status"], result["metrics"]) == ("ok", {"answer": 42}), result
+
+
+def test_an_mpi_program_has_the_halo_package_without_declaring_it(platform: PlatformProcess) -> None:
+    page = blocks((ROOT / "docs/gangs.md").read_text())
+    [program] = [block.text for block in page if block.note == "life.py"]
+    gang = {"size": 2, "communication": "mpi", "command": ["python", "-m", "mpi4py", "model.py"]}
+    fields = {"dataset": "program", "scenarios": {"range": [0, 1]}, "gang": gang}
+    [result] = platform.results(platform.run(model=program.encode(), filename="life.py", **fields)["id"])
+    assert (result["status"], result["metrics"]) == ("ok", {"alive": 5, "row": 25, "ranks": 2}), result
+    assert all(rank["sent"] > 100 * 52 for rank in result["timing"]["ranks"])  # a row of each generation at least
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        ("raise ValueError('the mesh is too coarse')", "ValueError: the mesh is too coarse"),
+        ("print('given up', flush=True); world.Abort(3)", "given up"),
+    ],
+    ids=["exception", "abort"],
+)
+def test_a_rank_that_ends_all_others_says_why(platform: PlatformProcess, ending: str, words: str) -> None:
+    program = f"from mpi4py import MPI\nworld = MPI.COMM_WORLD\nif world.rank == 1:\n    {ending}\nworld.barrier()\n"
+    gang = {"size": 3, "communication": "mpi", "command": ["python", "-m", "mpi4py", "model.py"]}
+    fields = {"dataset": "program", "scenarios": {"range": [0, 1]}, "gang": gang}
+    [result] = platform.results(platform.run(model=program.encode(), filename="aborts.py", **fields)["id"])
+    assert result["status"] == "crashed" and words in result["error"], (result["error"], result["timing"])
+
+
+def test_ranks_may_use_make_and_list_files(here: GangHere) -> None:
+    program = """
+import json, subprocess
+open("Makefile", "w").write("answer:\\n\\techo 42 > answer\\n")
+made = subprocess.run(["make"], capture_output=True, text=True)
+listed = subprocess.run(["ls", "-l"], capture_output=True, text=True)
+print(json.dumps({"problem": made.stderr + listed.stderr}))
+"""
+    played = here.run(program, size=1)
+    assert played.metrics == {"problem": ""}, (played.metrics, played.error)
 
 
 def test_replicas_find_each_other_by_the_names_that_they_have_on_kubernetes(here: GangHere) -> None:

@@ -42,6 +42,18 @@ def test_a_rank_that_something_else_ended_is_lost(number):
         fault([rank_end(0), rank_end(1, -number)], 2, 137)
 
 
+def test_ranks_that_their_launcher_ended_are_the_programs_doing_unless_it_was_killed():
+    stopped = [rank_end(0, -9, by_launcher=True), rank_end(1, -9, by_launcher=True, lines=("ValueError: coarse",))]
+    assert fault(stopped, 2, 3) == (
+        "the program ended all ranks with status 3, as MPI_Abort does, also rank 1; its last lines: ValueError: coarse"
+    )
+    for killed in (9, 137):
+        with pytest.raises(ReplicaLost, match="rank 0 was lost"):
+            fault(stopped, 2, killed)
+    text = fault([*stopped, rank_end(2, 4, lines=("why",))], 3, 4)
+    assert text == "rank 2 exited with status 4; its last lines: why"
+
+
 @given(st.lists(st.tuples(st.integers(0, 255), st.floats(0, 100)), min_size=1, max_size=8))
 def test_the_rank_that_failed_first_is_the_reason(ends):
     ranks = [rank_end(rank, exit, ended) for rank, (exit, ended) in enumerate(ends)]

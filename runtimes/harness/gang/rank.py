@@ -2,7 +2,7 @@
 
 ``python rank.py FOLDER COMMAND...`` passes on what COMMAND prints, ends as it ends, and leaves a JSON document in
 FOLDER, in a file with the rank's number: how and when it ended, what it used, its last lines, and the last line of
-JSON that it printed. A rank that was killed together with this process leaves none.
+JSON that it printed.
 """
 
 import contextlib
@@ -86,7 +86,25 @@ def number() -> int:
 
 
 def main(folder: str, command: Sequence[str]) -> int:
-    """Run the command; return its exit status, negative for a signal."""
+    """Run the command; return its exit status, negative for a signal.
+
+    A launcher that ends all ranks, as after MPI_Abort, kills what it has started: this process. The program and its
+    watcher are in a session of their own, so that the watcher can tell how the rank ended, and what it said last.
+    """
+    telling, told = os.pipe()
+    parent = os.getpid()
+    if not os.fork():
+        os.close(telling)
+        os.setsid()
+        os.write(told, str(watch(folder, command, os.pidfd_open(parent))).encode())
+        os._exit(0)
+    os.close(told)
+    with open(telling, "rb") as watcher:
+        return int(watcher.read() or -signal.SIGKILL)
+
+
+def watch(folder: str, command: Sequence[str], launched: int) -> int:
+    """Run the command until it ends, or the process that was launched (a pidfd) has; write the rank's document."""
     rank, began = number(), time.time()
     os.environ["WINDTUNNEL_RANK"] = str(rank)
     if CHECKPOINT in os.environ:
@@ -100,7 +118,8 @@ def main(folder: str, command: Sequence[str]) -> int:
         note.write(str(child))
     for _, writing in pipes:
         os.close(writing)
-    _pass_on(child, {reading: reader for (reading, _), reader in zip(pipes, (printed, errors), strict=True)})
+    readers = {reading: reader for (reading, _), reader in zip(pipes, (printed, errors), strict=True)}
+    ended_alone = _pass_on(child, readers, launched)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -109,6 +128,7 @@ def main(folder: str, command: Sequence[str]) -> int:
         "rank": rank,
         "host": socket.gethostname(),
         "exit": code,
+        "by_launcher": not ended_alone,
         "began": began,
         "ended": time.time(),
         "computing": used.ru_utime + used.ru_stime,
@@ -143,27 +163,33 @@ def _become(command: Sequence[str], outputs: Sequence[int], parent: int, measure
     os._exit(code)
 
 
-def _pass_on(child: int, readers: Mapping[int, LastLines]) -> None:
-    """Pass on what the child prints, until it has ended, or all who could print have closed their ends."""
+def _pass_on(child: int, readers: Mapping[int, LastLines], launched: int) -> bool:
+    """Pass on what the child prints until it has ended; return whether it has by itself.
+
+    Once the process that was launched has ended, the child is killed: its launcher wants it to end.
+    """
     with selectors.DefaultSelector() as selector:
         for (descriptor, lines), target in zip(readers.items(), (1, 2), strict=True):
             os.set_blocking(descriptor, False)
             selector.register(descriptor, selectors.EVENT_READ, (lines, target))
         end = os.pidfd_open(child)
         selector.register(end, selectors.EVENT_READ)
-        while len(selector.get_map()) > 1:
-            ready = [key for key, _ in selector.select()]
-            for key in ready:
-                if key.data is not None and _read(key.fd, *key.data) == 0:
+        selector.register(launched, selectors.EVENT_READ)
+        ended: set[int] = set()
+        while not ended & {end, launched}:
+            ended = {key.fd for key, _ in selector.select()}
+            for key in [key for key in selector.get_map().values() if key.fd in ended and key.data is not None]:
+                if _read(key.fd, *key.data) == 0:
                     selector.unregister(key.fd)
-            if any(key.fd == end for key in ready):
-                break
+        if end not in ended:
+            os.kill(child, signal.SIGKILL)
         for descriptor, (lines, target) in [(key.fd, key.data) for key in selector.get_map().values() if key.data]:
             while _read(descriptor, lines, target):
                 pass
         os.close(end)
     for lines in readers.values():
         lines.close()
+    return end in ended
 
 
 def _read(descriptor: int, lines: LastLines, target: int) -> int | None:

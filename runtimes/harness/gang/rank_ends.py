@@ -22,7 +22,7 @@ LONGEST_LINE = 1000
 class RankEnd:
     """How a rank ended: ``exit`` is negative for a signal; times in seconds, ``computing`` is processor time.
 
-    ``waiting``: in calls of MPI; ``sent``: bytes; None: not measured.
+    ``by_launcher``: its launcher ended it. ``waiting``: in calls of MPI; ``sent``: bytes; None: not measured.
     """
 
     rank: int
@@ -33,6 +33,7 @@ class RankEnd:
     computing: float
     waiting: float | None = None
     sent: int | None = None
+    by_launcher: bool = False
     lines: Sequence[str] = ()
     result: str | None = None
 
@@ -44,7 +45,7 @@ class RankEnd:
             times = all(isinstance(value, float | int) and isfinite(value) for value in end._times)
             texts = all(isinstance(text, str) and len(text) <= LONGEST_LINE for text in (end.host, *end.lines))
             numbers = isinstance(end.rank, int) and isinstance(end.exit, int)
-            numbers = numbers and isinstance(end.sent, int | None)
+            numbers = numbers and isinstance(end.sent, int | None) and isinstance(end.by_launcher, bool)
             result = isinstance(end.result, str | None)
         except TypeError as error:
             raise ValueError(f"{error}") from None
@@ -63,7 +64,7 @@ def fault(ends: Sequence[RankEnd], expected: int, launcher: int, lines: Sequence
     ``expected``: the number of ranks. ``launcher``: the exit status of what started them, with its last ``lines``.
     The rank that ended first with an error is the reason; the launcher ends the others for it.
     """
-    failed = sorted((end for end in ends if end.exit), key=lambda end: end.ended)
+    failed = sorted((end for end in ends if end.exit and not end.by_launcher), key=lambda end: end.ended)
     if failed:
         first = failed[0]
         if first.exit < 0 and -first.exit not in FAULTS:
@@ -72,10 +73,14 @@ def fault(ends: Sequence[RankEnd], expected: int, launcher: int, lines: Sequence
         return with_lines(f"rank {first.rank} {how}", first.lines)
     if launcher > 0 and not ends:
         return with_lines(f"no rank was started: the launcher exited with status {launcher}", lines)
-    missing = sorted(set(range(expected)) - {end.rank for end in ends})
+    stopped = sorted((end for end in ends if end.by_launcher), key=lambda end: (not end.lines, end.rank))
+    if stopped and launcher > 0 and launcher % 128 != signal.SIGKILL:
+        how = f"the program ended all ranks with status {launcher}, as MPI_Abort does"
+        return with_lines(f"{how}, also rank {stopped[0].rank}", stopped[0].lines)
+    missing = sorted(set(range(expected)) - {end.rank for end in ends if not end.by_launcher})
     if missing:
         raise ReplicaLost(f"rank {missing[0]} was lost")
-    return None
+    return f"the launcher exited with status {launcher}, although all ranks ended well" if launcher > 0 else None
 
 
 def with_lines(text: str, lines: Sequence[str]) -> str:

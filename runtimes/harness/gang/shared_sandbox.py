@@ -111,6 +111,9 @@ class SharedSandbox:
             if program.poll() is None:
                 os.killpg(program.pid, signal.SIGKILL)
                 program.wait()
+        until = time.monotonic() + GRACE
+        while any(map(self._folder.is_kept, range(self._gang.ranks))) and time.monotonic() < until:
+            time.sleep(0.01)  # a watcher outlives what the launcher has ended, and tells how
         if self._task.confinement is None:
             sweep()
         self._folder.deliver_outputs(self._files)

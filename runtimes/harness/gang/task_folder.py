@@ -127,6 +127,10 @@ class TaskFolder:
         else:
             deliver(peer, OUTPUT, [(0, self._output)])
 
+    def is_kept(self, rank: int) -> bool:
+        """Return whether a rank was started, and its watcher has not told its end yet."""
+        return (self.ends / f".pid-{rank}").exists() and not (self.ends / str(rank)).exists()
+
     def has_ended_well(self, rank: int) -> bool:
         """Return whether a rank has ended, with exit status 0."""
         end = self.rank_end(rank)

@@ -19,7 +19,7 @@ ALONE = "alone"
 LONGEST_ANSWER = 2 * RESULT
 
 
-class _Rank:
+class _TaskTaker:
     """A connected rank. ``number``: None until it has said it."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -42,7 +42,7 @@ class TaskServer:
         self._listener.bind(str(path))
         self._listener.listen(128)
         selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        self._ranks: list[_Rank] = []
+        self._ranks: list[_TaskTaker] = []
         self._line = b""
         self._awaited: set[int] = set()
         #: The text of the first rank's result of the task; None: it has not answered yet.
@@ -70,11 +70,11 @@ class TaskServer:
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
-        rank = _Rank(connection)
+        rank = _TaskTaker(connection)
         self._ranks.append(rank)
         self._selector.register(connection, selectors.EVENT_READ, lambda: self._read(rank))
 
-    def _read(self, rank: _Rank) -> None:
+    def _read(self, rank: _TaskTaker) -> None:
         try:
             piece = rank.connection.recv(LONGEST_ANSWER)
         except OSError:
@@ -87,7 +87,7 @@ class TaskServer:
             line, _, rank.read = rank.read.partition(b"\n")
             self._take(rank, line)
 
-    def _take(self, rank: _Rank, line: bytes) -> None:
+    def _take(self, rank: _TaskTaker, line: bytes) -> None:
         """Take a line of a rank: its number at first, then answers. Whatever else it says is as if it had gone."""
         try:
             said = json.loads(line)
@@ -106,14 +106,14 @@ class TaskServer:
         else:
             self._drop(rank)
 
-    def _give(self, rank: _Rank) -> None:
+    def _give(self, rank: _TaskTaker) -> None:
         if rank.number is not None:
             try:
                 rank.connection.sendall(self._line)
             except OSError:
                 self._drop(rank)
 
-    def _drop(self, rank: _Rank) -> None:
+    def _drop(self, rank: _TaskTaker) -> None:
         self._selector.unregister(rank.connection)
         rank.connection.close()
         self._ranks.remove(rank)

@@ -26,6 +26,7 @@ KILL, REFUSE, ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 PERMIT: Block = ((RETURN, 0, 0, ALLOW),)
 DENY: Block = ((RETURN, 0, 0, REFUSE | errno.EPERM),)
 ABSENT: Block = ((RETURN, 0, 0, REFUSE | errno.ENOSYS),)
+NO_ATTRIBUTES: Block = ((RETURN, 0, 0, REFUSE | errno.ENOTSUP),)
 FATAL: Block = ((RETURN, 0, 0, KILL),)
 
 CLONE_THREAD = 0x00010000
@@ -213,7 +214,8 @@ def call_blocks(
         special |= {"landlock_create_ruleset": PERMIT, "landlock_restrict_self": PERMIT}
     named = {here.numbers[name]: block for name, block in special.items() if name in here.numbers}
     allowed = here.allowed | (here.program if program else frozenset()) | (here.ranks if ranks else frozenset())
-    return dict.fromkeys(allowed, PERMIT) | named
+    attributes = dict.fromkeys(here.attributes, NO_ATTRIBUTES) if ranks else {}
+    return dict.fromkeys(allowed, PERMIT) | named | attributes
 
 
 def tree(cases: Sequence[tuple[int, Block]]) -> Block:

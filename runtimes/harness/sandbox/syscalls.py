@@ -60,11 +60,17 @@ socket 41 198, connect 42 203, sendmmsg 307 269, bind 49 200, chmod 90 -, fchmod
 symlink 88 -, symlinkat 266 36, link 86 -, linkat 265 37, utimensat 280 88, sched_setaffinity 203 122
 """
 
-#: Calls that ranks of a coupled program need besides those of a program: they listen, and have sessions of their own.
+#: Calls that ranks of a coupled program need besides those of a program: they listen, have sessions of their own, and
+#: start programs as make does, which sets the user that it has.
 RANK_ROWS = """
 listen 50 201, accept 43 202, accept4 288 242, setsid 112 157, setpgid 109 154, recvmmsg 299 243,
 timerfd_create 283 85, timerfd_settime 286 86, timerfd_gettime 287 87, signalfd4 289 74,
-mknod 133 -, mknodat 259 33, fchdir 81 50
+mknod 133 -, mknodat 259 33, fchdir 81 50, setresuid 117 147, setresgid 119 149
+"""
+
+#: Questions for extended attributes, to which the files of ranks answer that they have none: `ls` and `cp` go on then.
+ATTRIBUTE_ROWS = """
+getxattr 191 8, lgetxattr 192 9, fgetxattr 193 10, listxattr 194 11, llistxattr 195 12, flistxattr 196 13
 """
 
 #: The newest number these tables were written against: a call beyond it does not exist for a confined process
@@ -76,7 +82,8 @@ NEWEST = 462
 class Architecture:
     """System calls of an architecture: the AUDIT_ARCH word that filters check, numbers by name, allowed numbers.
 
-    ``program``: numbers that are allowed to a program besides; ``ranks``: to the ranks of a coupled program.
+    ``program``: numbers that are allowed to a program besides; ``ranks``: to the ranks of a coupled program;
+    ``attributes``: those that ask for extended attributes.
     """
 
     name: str
@@ -85,6 +92,7 @@ class Architecture:
     allowed: frozenset[int]
     program: frozenset[int]
     ranks: frozenset[int]
+    attributes: frozenset[int]
 
 
 def _rows(text: str, column: int) -> dict[str, int]:
@@ -96,14 +104,16 @@ def _rows(text: str, column: int) -> dict[str, int]:
 
 
 def _architecture(name: str, word: int, column: int) -> Architecture:
-    allowed, program, ranks = (_rows(rows, column) for rows in (ALLOWED_ROWS, PROGRAM_ROWS, RANK_ROWS))
+    rows = (ALLOWED_ROWS, PROGRAM_ROWS, RANK_ROWS, ATTRIBUTE_ROWS)
+    allowed, program, ranks, attributes = (_rows(text, column) for text in rows)
     return Architecture(
         name=name,
         word=word,
-        numbers=allowed | _rows(SPECIAL_ROWS, column) | program | ranks,
+        numbers=allowed | _rows(SPECIAL_ROWS, column) | program | ranks | attributes,
         allowed=frozenset(allowed.values()),
         program=frozenset(program.values()),
         ranks=frozenset((program | ranks).values()),
+        attributes=frozenset(attributes.values()),
     )
 
 
