@@ -21,7 +21,7 @@ def test_a_member_that_is_null_is_as_if_left_out(client: FlaskClient, model: str
     [
         ({"scenarios": 5}, 'scenarios: Write numbers and ranges, such as "0-99", or an object such as'),
         ({"placement": "local"}, "placement: Not a JSON object. Its fields are: annotations, claims, cpu"),
-        ({"gang": []}, "gang: Not a JSON object. Its fields are: command, communication"),
+        ({"gang": []}, "gang: Not a JSON object. Its fields are: build, command, communication"),
         ({"sweep": {"x": [1, 2, 1]}}, "sweep.x: The value 1 is there 2 times"),
     ],
 )

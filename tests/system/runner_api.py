@@ -51,7 +51,14 @@ class _LeasesOfTestDatasets(Leases):
         play = {"definition": {"task_patience": 1.0}} | document["play"]
         files = self.files.describe(row)  # most tests need none
         model = self.describe_model(row.digest, document["model"]["format"])
-        return {"launch": launch.id, "workers": launch.workers, "play": play, "model": model, "files": files}
+        return {
+            "launch": launch.id,
+            "workers": launch.workers,
+            "play": play,
+            "model": model,
+            "files": files,
+            "largest_output": 1 << 30,
+        }
 
 
 class RunnerApi:

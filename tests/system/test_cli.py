@@ -337,7 +337,7 @@ def test_the_platform_of_this_user_is_found_at_its_port_and_in_its_home(
         ((ECHO, "noop", "-o", "nowhere/x.csv"), 2, "There is no folder nowhere"),
         ((ECHO, "noop", "-o", "results.csv", "--detach"), 2, "--detach submits only"),
         (("/dev/null", "noop"), 2, "/dev/null is neither a file nor a folder"),
-        ((ECHO,), 2, "Missing argument 'DATASET'"),
+        ((ECHO,), 2, "Name a DATASET"),
         ((ECHO, "noop", "--json", "--quiet"), 2, "exclude each other"),
     ],
     ids=lambda value: None,

@@ -28,7 +28,10 @@ from workers.executors.kubernetes.options import EQUIVALENTS, NETWORKS_ANNOTATIO
 #: An operator's TrainJob or MPIJob needs a runtime_ref or an image, which are allowed by name.
 FREE = {
     "placement": {"executor", "cpu", "memory"},
-    "gang": {"size", "command", "communication", "slots", "slices", "restarts", "operator", "implementation"},
+    "gang": {
+        *("size", "build", "command", "communication", "start"),
+        *("slots", "slices", "restarts", "operator", "implementation"),
+    },
 }
 #: A value of each option, and the names that its patterns are compared with.
 EXAMPLES: Mapping[str, tuple[Any, list[str]]] = {

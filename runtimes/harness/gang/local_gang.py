@@ -169,7 +169,11 @@ class LocalGang:
 
     def _outcome(self, end: GangEnd, seconds: float, storage: TaskStorage) -> Played:
         """Return the outcome of a task, with its outputs. Raise ReplicaLost if a rank was lost."""
-        played = outcome(end, self._gang.ranks, seconds)
+        try:
+            played = outcome(end, self._gang.ranks, seconds)
+        except ReplicaLost:
+            self._delivered.close()
+            raise
         problem = self._problem
         try:
             played.outputs = storage.outputs(self._delivered)
