@@ -35,6 +35,9 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 #: Memory that processes share by name (shm_open).
 SHARED_MEMORY = "/dev/shm"
 
+#: In a sandbox whose root is a folder of packages: where it has what is this machine's, each at its real path.
+MACHINE = "/windtunnel"
+
 
 class _Attributes(ctypes.Structure):
     _fields_ = (
@@ -84,6 +87,18 @@ def layout(paths: Iterable[str]) -> Layout:
     return Layout(real=tuple(real), links=tuple(links.items()))
 
 
+def root_layout(root: str, machine: Iterable[str]) -> Layout:
+    """Return the layout whose root is a folder of packages: its folders, and its links, at their names.
+
+    ``machine``: paths of this machine, each of which is bound at its real path below MACHINE.
+    """
+    entries = [entry for entry in os.scandir(root) if f"/{entry.name}" not in ("/dev", "/proc", "/sys", SCRATCH)]
+    copies = {f"/{entry.name}": entry.path for entry in entries if entry.is_dir(follow_symlinks=False)}
+    links = tuple((f"/{entry.name}", os.readlink(entry.path)) for entry in entries if entry.is_symlink())
+    copies |= {MACHINE + path: path for path in layout(machine).real}
+    return Layout(real=(), links=links, copies=tuple(copies.items()))
+
+
 def without_links_in_scratch(requested: Layout) -> Layout:
     """Bind a path twice where a symbolic link would lie in the scratch itself: the model could replace the link."""
     copies: dict[str, str] = {}
@@ -95,7 +110,7 @@ def without_links_in_scratch(requested: Layout) -> Layout:
         copies |= {link + path[len(target) :]: path for path in requested.real if f"{path}/".startswith(f"{target}/")}
         if any(target.startswith(f"{path}/") for path in requested.real):
             copies[link] = target
-    return replace(requested, links=tuple(links), copies=tuple(copies.items()))
+    return replace(requested, links=tuple(links), copies=(*requested.copies, *copies.items()))
 
 
 def unshare(*, as_user: bool) -> None:
@@ -139,7 +154,8 @@ def enter_root(
         if hosts is not None:
             os.mkdir(NEW_ROOT + SHARED_MEMORY)
             kernel.mount("tmpfs", NEW_ROOT + SHARED_MEMORY, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
-            _write_accounts(hosts, user=user, group=group)
+            accounts = _write_accounts(hosts, user=user, group=group, covering="/etc" in trees)
+            trees |= accounts  # after /etc, which they are in
     _mount_trees(trees | devices)
     for link, target in (*new_layout.links, ("/proc/self", "own/self"), ("/proc/thread-self", "own/thread-self")):
         os.makedirs(os.path.dirname(NEW_ROOT + link), exist_ok=True)
@@ -156,9 +172,13 @@ def enter_root(
     return proc
 
 
-def _write_accounts(hosts: Sequence[str], *, user: int, group: int) -> None:
-    """Write what a program looks up by name: the hosts, one user and one group."""
-    os.mkdir(f"{NEW_ROOT}/etc")
+def _write_accounts(hosts: Sequence[str], *, user: int, group: int, covering: bool) -> dict[str, int]:
+    """Write what a program looks up by name: the hosts, one user and one group.
+
+    ``covering``: they go over files of a folder that is bound at /etc; return the trees to be mounted there.
+    """
+    folder = f"{NEW_ROOT}/{'.accounts' if covering else 'etc'}"
+    os.mkdir(folder)
     texts = {
         "hosts": "127.0.0.1 localhost\n::1 localhost\n" + "".join(f"127.0.0.1 {name}\n" for name in hosts),
         "passwd": f"ranks:x:{user}:{group}::{SCRATCH}:/bin/sh\n",
@@ -166,8 +186,9 @@ def _write_accounts(hosts: Sequence[str], *, user: int, group: int) -> None:
         "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     }
     for name, text in texts.items():
-        with open(f"{NEW_ROOT}/etc/{name}", "w") as file:
+        with open(f"{folder}/{name}", "w") as file:
             file.write(text)
+    return {f"/etc/{name}": _open_tree(f"{folder}/{name}", readonly=True) for name in texts} if covering else {}
 
 
 def _cover(paths: Iterable[str]) -> Sequence[str]:
@@ -204,7 +225,8 @@ def _mount_trees(trees: dict[str, int]) -> None:
             os.makedirs(target, exist_ok=True)
         else:
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
+            if not os.path.lexists(target):  # else it covers a file of a folder that is bound read-only
+                os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
         kernel.call("move_mount", tree, b"", AT_FDCWD, os.fsencode(target), MOVE_MOUNT_F_EMPTY_PATH)
         os.close(tree)
 

@@ -14,7 +14,8 @@ from . import kernel, landlock, limits, namespaces, seccomp, syscalls
 from .allowances import MEMORY, OPEN_FILES, SCRATCH_MB, TASKS
 
 #: System paths that every program needs: shared libraries, and the number and features of the processors.
-SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/sys/devices/system/cpu", "/proc/cpuinfo")
+PROCESSORS = ("/sys/devices/system/cpu", "/proc/cpuinfo")
+SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", *PROCESSORS)
 
 ENVIRONMENT: Mapping[str, str] = {
     "HOME": "/tmp",
@@ -58,6 +59,8 @@ class Confinement:
     ``writable`` are folders that it may write to; ``largest_file`` in bytes, None: what fits into ``writable_tmp_mb``.
     ``hosts``: the process starts the ranks of a coupled program, which listen and connect in a network of their own, to
     these names, the first of which is the host's; None: it does not.
+    ``root``: a folder of packages whose files it sees as the root, at level 3; then all paths of this machine are below
+    `namespaces.MACHINE`.
     """
 
     readonly: Sequence[str] = ()
@@ -76,6 +79,7 @@ class Confinement:
     writable: Sequence[str] = ()
     largest_file: int | None = None
     hosts: Sequence[str] | None = None
+    root: str | None = None
     #: Niceness, and oom_score_adj (0 to 1000).
     nice: int = 5
     oom_score: int = 1000
@@ -106,8 +110,7 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
     started = time.perf_counter()
     for path in (*confinement.readonly, *confinement.writable):
         os.stat(path)
-    system = SYSTEM if confinement.hosts is None else (*SYSTEM, *PROGRAMS)
-    paths = (*filter(os.path.exists, (*system, *harness_paths())), *confinement.readonly)
+    layout, paths = _layout(confinement, level)
     scratch_mb = confinement.writable_tmp_mb if level == 3 else 0
     _detach_from_parent(confinement)
     dedicated = level > 1 and (limits.has_root_capabilities() if level == 3 else limits.may_change_user())
@@ -121,7 +124,7 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
         namespaces.unshare(as_user=not dedicated)
         parent = _fork_first_process()
         port = _prepare_network(confinement, isolated=True)
-        layout = replace(namespaces.layout(paths), writable=tuple(map(os.path.realpath, confinement.writable)))
+        layout = replace(layout, writable=tuple(map(os.path.realpath, confinement.writable)))
         proc = namespaces.enter_root(layout, scratch_mb=scratch_mb, user=user, group=group, hosts=confinement.hosts)
         writable = f"{scratch_mb} MB of /tmp" if scratch_mb else "nothing writable"
         layers["files"] = f"a private read-only root, {writable}"
@@ -156,6 +159,37 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
     os.environ.update(ENVIRONMENT)
     seconds = time.perf_counter() - started
     return ConfinementReport(level=level, uid=user, layers=layers, seconds=seconds, port=port)
+
+
+def _layout(confinement: Confinement, level: int) -> tuple[namespaces.Layout, Sequence[str]]:
+    """Return the layout of files, and the paths that may be read in it. Raise ValueError for a root without level 3."""
+    if confinement.root is None:
+        named: Sequence[str] = SYSTEM if confinement.hosts is None else (*SYSTEM, *PROGRAMS)
+        paths = (*filter(os.path.exists, (*named, *harness_paths())), *confinement.readonly)
+        return namespaces.layout(paths), paths
+    if level < 3:
+        raise ValueError(f"a root of packages needs level 3, and this is level {level}")
+    machine = (*harness_paths(), *library_folders(), *confinement.readonly)
+    layout = namespaces.root_layout(confinement.root, machine)
+    system = tuple(filter(os.path.exists, PROCESSORS))
+    layout = replace(layout, real=namespaces.layout(system).real)
+    return layout, (*(path for path, _ in layout.copies), *layout.real)
+
+
+def library_folders() -> Sequence[str]:
+    """Return the folders of the shared libraries of this process, its loader's too, but those of Python's modules."""
+    with open("/proc/self/maps") as maps:
+        mapped = {line.rstrip("\n").partition("/")[2] for line in maps if ".so" in line}
+    modules = f"{sys.base_prefix}/{sys.platlibdir}/python"
+    folders = {os.path.dirname(f"/{path}") for path in mapped if not f"/{path}".startswith(modules)}
+    return sorted(map(os.path.realpath, folders))
+
+
+def loader() -> str:
+    """Return the path of the program that loads shared libraries, as this process was started by it."""
+    with open("/proc/self/maps") as maps:
+        mapped = [line.rstrip("\n").partition("/")[2] for line in maps]
+    return next(f"/{path}" for path in mapped if os.path.basename(path).startswith("ld-"))
 
 
 def _rights(paths: Sequence[str], *, proc: str | None, scratch: bool) -> Mapping[str, int]:
