@@ -28,6 +28,7 @@ from runtimes.harness.runner.runner_api_messages import (
     Name,
     NewestCheckpoint,
     Position,
+    ProgressReport,
     TaskFileHeader,
     unpack_report,
 )
@@ -51,7 +52,7 @@ URL_LIFETIME = 600
 
 _decode: Mapping[Any, msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(kind)
-    for kind in (LeaseRequest, LeaseEntries, DeathReport, ModelRefusal, CheckpointReport)
+    for kind in (LeaseRequest, LeaseEntries, DeathReport, ModelRefusal, CheckpointReport, ProgressReport)
 }
 
 
@@ -276,6 +277,11 @@ def _checkpoint(leases: Leases, launch: CachedLaunch, body: bytes, environ: Envi
     return 200, {}
 
 
+def _progress(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, object]:
+    leases.task_progress.record(launch.simulation, _parsed(ProgressReport, body))
+    return 200, {}
+
+
 def _newest_checkpoint(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, object]:
     task = _query(StoredFileQuery, environ).task
     return 200, NewestCheckpoint(leases.task_files.newest(launch.simulation, task))
@@ -301,5 +307,6 @@ _OPERATIONS: Mapping[tuple[str, str | None], Callable[[Leases, CachedLaunch, byt
     ("POST", "refused"): _refused,
     ("POST", "logs"): _logs,
     ("POST", "checkpoint"): _checkpoint,
+    ("POST", "progress"): _progress,
     ("GET", "checkpoint"): _newest_checkpoint,
 }

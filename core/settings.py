@@ -102,6 +102,16 @@ class Settings:
     package_hosts: tuple[str, ...] = ("https://files.pythonhosted.org",)
     #: Patterns of the names of packages that models may have.
     allowed_packages: tuple[str, ...] = ("*",)
+    #: Mirrors that Debian packages of simulators come from, the first that has a file is used; empty: none but those
+    #: that the object store has already.
+    debian_mirrors: tuple[str, ...] = ("http://deb.debian.org/debian",)
+    #: Suite of Debian in which the packages of users' own cases are looked for.
+    debian_suite: str = "bookworm"
+    #: Keyring by which the signature of that suite's index is verified, with the program gpgv.
+    debian_keyring: Path = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+    #: Patterns of the names of Debian packages that users' own cases may name; the packages of the platform's datasets
+    #: are always allowed.
+    debian_packages: tuple[str, ...] = ()
     #: Seconds without a byte of a request's body after which the request is answered 408.
     body_timeout: timedelta = timedelta(seconds=30)
     #: Fewest bytes per second, on average, of a body that lasts longer than that; a resumable upload may be slower.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from runtimes.harness.models.base import Sample
 from runtimes.harness.models.elf import ElfHeader
+from runtimes.harness.models.package_case import is_case
 from runtimes.harness.models.scikit_learn import PICKLES, is_estimator
 from runtimes.harness.models.xgboost import is_booster
 
@@ -191,7 +192,8 @@ def _is_caffe(sample: Sample) -> bool:
 
 
 def _is_json(sample: Sample) -> bool:
-    return (sample.suffix == ".json" or _text(sample).startswith(("{", "["))) and not is_booster(sample)
+    written = sample.suffix == ".json" or _text(sample).startswith(("{", "["))
+    return written and not is_booster(sample) and not is_case(sample)
 
 
 def _is_yaml(sample: Sample) -> bool:

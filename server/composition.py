@@ -15,6 +15,7 @@ from core.settings import Settings
 from core.store.database import Database
 from datasets.objectstore import ObjectStore, open_store
 from runtimes.harness import sandbox
+from runtimes.packages.package_options import PackageOptions
 from server import role_health
 from server.home import UMASK
 
@@ -65,6 +66,13 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
                 packages=settings.allowed_packages,
                 largest=settings.max_environment,
                 sandbox=settings.sandbox == "auto",
+            ),
+            packages=PackageOptions(
+                mirrors=settings.debian_mirrors,
+                suite=settings.debian_suite,
+                keyring=settings.debian_keyring,
+                packages=settings.debian_packages,
+                largest=settings.max_environment,
             ),
             max_upload=settings.max_upload,
             max_resumable=settings.max_resumable,

@@ -12,6 +12,8 @@ from core.store import simulations
 from datasets.nodecache.model_files import ModelFiles
 from datasets.nodecache.node_cache import NodeCache
 from runtimes.dependencies.installer import Installer, InstallerOptions
+from runtimes.packages.package_installer import PackageInstaller
+from runtimes.packages.package_options import PackageOptions
 
 
 def staging_on(
@@ -19,7 +21,8 @@ def staging_on(
 ) -> Staging:
     """Return a platform's staging on another node; no model has dependencies, unless there are ``indexes``."""
     installer = Installer(home / "packages", InstallerOptions(indexes=indexes, hosts=(), environ={}))
-    models = ModelEnvironments(platform.database, ModelFiles(cache), installer)
+    packages = PackageInstaller(PackageOptions(mirrors=()), platform.store)
+    models = ModelEnvironments(platform.database, ModelFiles(cache), installer, packages)
     values = {"datasets": platform.catalogue.datasets, "store_health": platform.scheduling.store_health} | changes
     return Staging(platform.database, platform.notifier, values["datasets"], models, values["store_health"], home=home)
 

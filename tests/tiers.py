@@ -15,6 +15,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
             "a minute; every command and option that a page names is compared with the table of them in every run",
         ),
     },
+    "tests/system/test_packaged_datasets.py": {"*": "downloads 250 MB of Debian's packages"},
     "tests/system/test_images.py": {"*": "unpacks every image, 3 GB of packages"},
     "tests/system/test_sboms.py": {"*": "builds images for their bills of materials"},
     "tests/system/test_envoy.py": {"*": "needs Envoy and helm"},

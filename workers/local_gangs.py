@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from common.errors import Unsafe
 from core.domain.scheduling.communications.members import GangMembers, ReplicaPosition
-from core.domain.scheduling.launches import Launch
+from core.domain.scheduling.launches import PACKAGED, Launch
 from runtimes import catalogue, environments
 from runtimes.harness.gang.gang_task import LaunchedProgram, LocalGangSpec
 from runtimes.harness.runner.process_spec import ENTRIES, ENVIRONMENT_FOLDERS
+from runtimes.packages.package_case import read_case
+from runtimes.packages.package_installer import ROOT, library_folders
 from workers.executors.kubernetes.gang_pods import members_of
 from workers.runner_processes import StartedProcess
 from workers.warm_runners import HARNESS, ControlledRunner, PreparedFolders, base_interpreter, own_environment
@@ -19,14 +22,26 @@ RANK_TIMES = "libwindtunnel_mpi_times.so"
 HALO = HARNESS.parents[1] / "halo"
 
 
-def local_gang_spec(launch: Launch, folders: PreparedFolders, sandbox: int | None) -> LocalGangSpec | None:
+def local_gang_spec(launch: Launch, folders: PreparedFolders, sandbox: int | None, model: Path) -> LocalGangSpec | None:
     """Return the gang of a launch on this machine; None if the gang's packages are not prepared here.
 
+    ``model``: its files. Raise Unsafe for a packaged simulator that would not be confined.
     ``sandbox``: the level to confine it at; None: not at all. Hosts have the names that they have on Kubernetes.
     """
-    packages = _packages(launch, folders)
-    if packages is None:
+    root = case = None
+    if launch.gang is not None and launch.gang.communication == PACKAGED:
+        if sandbox is None:
+            raise Unsafe(
+                "A packaged simulator runs in a sandbox whose root its packages are; WINDTUNNEL_SANDBOX=none has none."
+            )
+        environment, packages, case = own_environment(launch.environment, folders.cache), [], read_case(model)
+        if environment is None:
+            return None
+        root = environment / ROOT
+    elif (found := _packages(launch, folders)) is None:
         return None
+    else:
+        packages = found
     members = members_of(launch)
     positions = [
         ReplicaPosition(slice=str(slice), index=str(index))
@@ -51,6 +66,12 @@ def local_gang_spec(launch: Launch, folders: PreparedFolders, sandbox: int | Non
         level=sandbox,
         start=members.gang.start,
         build=members.gang.build,
+        root=None if root is None else str(root),
+        libraries=[] if root is None else library_folders(root),
+        rules={} if case is None else case.rules,
+        templates=[] if case is None else case.templates,
+        environ={} if case is None else case.environ,
+        contents={} if case is None else case.files,
         times=next((str(path) for folder in packages if (path := folder / RANK_TIMES).is_file()), None),
     )
 

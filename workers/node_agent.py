@@ -182,7 +182,7 @@ class Agent:
         try:
             model = await self._model_of(launch, placed=not is_gang)
             if self._running.get(id) is running:  # it was not cancelled in the meantime
-                self._start(launch, running, model, *take(launch))
+                self._start(launch, running, model, *take(launch, model))
         except BaseException:
             self._running.pop(id, None)
             shutil.rmtree(folder, ignore_errors=True)
@@ -205,7 +205,7 @@ class Agent:
                 f"the model has not arrived from the object store within {self._fetch_timeout:g} s"
             ) from None
 
-    def _take_runner(self, launch: Mapping[str, Any]) -> tuple[ControlledRunner, tuple[Note, ...]]:
+    def _take_runner(self, launch: Mapping[str, Any], _: Path) -> tuple[ControlledRunner, tuple[Note, ...]]:
         """Return a warm runner for a launch, and what is to be noted of it."""
         kind = WarmKind(**{field: launch[field] for field in WARM_FIELDS})
         cold = kind not in self._pool.kinds
@@ -218,14 +218,14 @@ class Agent:
         self._pool.record_use(kind)
         return runner, (cold_start(kind),) if cold else ()
 
-    def _take_gang(self, launch: Mapping[str, Any]) -> tuple[ControlledRunner, tuple[Note, ...]]:
+    def _take_gang(self, launch: Mapping[str, Any], model: Path) -> tuple[ControlledRunner, tuple[Note, ...]]:
         """Return the runner of a gang."""
         if self._sandbox is not None and self._sandbox < 3:
             raise Unsafe(
                 "This machine has no namespaces in which a gang could have a network of its own. Set"
                 " WINDTUNNEL_SANDBOX=none to run gangs unconfined, or run them on Kubernetes."
             )
-        gang = local_gang_spec(msgspec.convert(launch, Launch), self._prepared, self._sandbox)
+        gang = local_gang_spec(msgspec.convert(launch, Launch), self._prepared, self._sandbox, model)
         if gang is None:
             raise NotPrepared(
                 f"The packages of the program of simulation {launch['simulation_id']} are not on this machine; they are"

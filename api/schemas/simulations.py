@@ -163,6 +163,13 @@ class LinksField(fields.Nested):
         return self._serialize(obj, attr, obj, **kwargs)  # type: ignore[no-untyped-call]
 
 
+class RunningTaskSchema(Open):
+    """Progress of a task while it runs, as its program tells it."""
+
+    task = integer("Number of the task.")
+    fraction = real("What is done of it, from 0 to 1.")
+
+
 class SimulationSchema(Open):
     """A simulation, with its state and progress."""
 
@@ -203,6 +210,11 @@ class SimulationSchema(Open):
         "After a failed attempt: the earliest time of the next; null if none is due.", allow_none=True
     )
     eta = real("Estimated remaining seconds; null unless it runs, and before there is an estimate.", allow_none=True)
+    running = document(
+        RunningTaskSchema,
+        "The task that a gang's program is at work on, and how far it is. Null where the program does not tell.",
+        allow_none=True,
+    )
     created_at = moment("When it was submitted.")
     started_at = moment("When its first task was leased; null before.", allow_none=True)
     ended_at = moment("When it ended; null before.", allow_none=True)

@@ -135,7 +135,10 @@ class GangSchema(Strict):
 
     size = Whole(1, 4096, required=True, description="Number of replicas per slice.")
     command = ListField(
-        Text(longest=4000, shortest=0), required=True, shortest=1, longest=200, description="Command of each replica."
+        Text(longest=4000, shortest=0),
+        shortest=1,
+        longest=200,
+        description="Command of each replica; a packaged case has one of its own.",
     )
     build = ListField(
         Text(longest=4000, shortest=0),

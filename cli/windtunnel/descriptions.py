@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from windtunnel.records import Event
 
 
+def running_text(task: int, fraction: float, **_: object) -> str:
+    """Return in words how far a program is with its task."""
+    return f"task {task} at {fraction:.0%}"
+
+
 def event_text(event: "Event") -> str:
     """Return in words what an event tells; empty for one that tells nothing, such as bytes of a dataset."""
     members = event.raw
@@ -17,10 +22,11 @@ def event_text(event: "Event") -> str:
             reason = f": {members['reason']}" if members.get("reason") else ""
             return f"{members['state']}{reason}"
         case "progress":
-            failed = f", {members['failed']} not ok" if members.get("failed") else ""
-            rate = f", {figures.number(float(members['rate']))} tasks/s" if members.get("rate") else ""
+            failed = f", {count} not ok" if (count := members.get("failed")) else ""
+            rate = f", {figures.number(float(speed))} tasks/s" if (speed := members.get("rate")) else ""
             left = f", {figures.seconds(members['eta'])} left" if members.get("eta") is not None else ""
-            return f"{members['done']} of {members['total']} tasks{failed}{rate}{left}"
+            now = f", {running_text(**running)}" if (running := members.get("running")) else ""
+            return f"{members['done']} of {members['total']} tasks{now}{failed}{rate}{left}"
         case "staging":
             return ": ".join(str(members[key]) for key in ("name", "message") if members.get(key))
         case "launch" if members.get("message"):

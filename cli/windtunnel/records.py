@@ -88,6 +88,13 @@ class Score(Record, frozen=True, kw_only=True):
     series: list[float | None] = []
 
 
+class RunningTask(Record, frozen=True, kw_only=True):
+    """The task that a gang's program is at work on. ``fraction``: what is done of it, from 0 to 1."""
+
+    task: int
+    fraction: float
+
+
 class Simulation(Record, frozen=True, kw_only=True):
     """A simulation: a model on the scenarios of a dataset. Times are UTC, ``eta`` is in seconds.
 
@@ -107,6 +114,7 @@ class Simulation(Record, frozen=True, kw_only=True):
     reason: str | None = None
     position: int | None = None
     eta: float | None = None
+    running: RunningTask | None = None
     labels: dict[str, str] = {}
     workers: int = 0
     executor: str | None = None

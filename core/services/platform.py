@@ -71,6 +71,8 @@ from datasets.objectstore.connections import Connection
 from datasets.objectstore.filesystem import FilesystemStore
 from runtimes.dependencies.installer import Installer, InstallerOptions
 from runtimes.limits import ServerLimits
+from runtimes.packages.package_installer import PackageInstaller
+from runtimes.packages.package_options import PackageOptions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,6 +124,7 @@ class PlatformOptions:
     connections: Mapping[str, Connection] = field(default_factory=dict)
     model_origins: OriginConfig = field(default_factory=OriginConfig)
     installer: InstallerOptions = field(default_factory=InstallerOptions)
+    packages: PackageOptions = field(default_factory=PackageOptions)
     cache_nodes: Nodes = tuple
     roles: Callable[[], str | None] = lambda: None
 
@@ -294,7 +297,7 @@ def _scheduling_services(shared: _Shared, datasets: Datasets) -> SchedulingServi
             database,
             notifier,
             datasets,
-            ModelEnvironments(database, files, shared.installer),
+            ModelEnvironments(database, files, shared.installer, PackageInstaller(options.packages, shared.store)),
             store_health,
             home=options.home,
             own_environments=options.own_environments,

@@ -158,6 +158,7 @@ _HEADLINES = select(*listed_columns(HeadlineRow)).where(
 )
 _END = select(*columns_of(simulations, EndRow)).where(simulations.c.id == bindparam("i"))
 _SET_PROGRESS = text("UPDATE simulations SET progress=:progress WHERE id=:i")
+_LOCKED_PROGRESS = select(simulations.c.progress).where(simulations.c.id == bindparam("i")).with_for_update()
 _WAITING = (simulations.c.state == State.QUEUED.value, simulations.c.outcome.is_(None))
 _QUEUED = select(*columns_of(simulations, QueuedRow)).where(_AMONG, *_WAITING, simulations.c.awaits_model == 0)
 _ACTIVE = _SELECT.where(
@@ -418,6 +419,12 @@ def describe(c: Connection, id: str, **columns: str | None) -> None:
 def set_progress(c: Connection, id: str, progress: Mapping[str, object]) -> None:
     """Store the progress that the dispatcher computed."""
     c.execute(_SET_PROGRESS, {"i": id, "progress": json.dumps(progress)})
+
+
+def locked_progress(c: Connection, id: str) -> str | None:
+    """Return the stored progress, which no other transaction replaces before this one ends."""
+    progress: str | None = c.scalar(_LOCKED_PROGRESS, {"i": id})
+    return progress
 
 
 def respecify(c: Connection, id: str, spec: Mapping[str, object]) -> None:

@@ -21,6 +21,7 @@ class DatasetDeclaration(msgspec.Struct, frozen=True, kw_only=True):
 
     ``tasks``: None if the submission determines it, up to ``max_tasks``. ``seeds``: digest of the version whose seeds
     the tasks have, if that is another. ``scenarios``: their file, of a registered dataset as an evaluator sees it;
+    ``runtime``: of a submission that names neither a runtime nor a model.
     ``listed``: as its files have it. ``extends``: of a registered dataset. ``template``: only others extend it.
     """
 
@@ -38,5 +39,6 @@ class DatasetDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     isolation: str | None = None
     record: bool = False
     gang: bool = False
+    runtime: str | None = None
     template: bool = False
     starts_processes: bool = False

@@ -19,6 +19,7 @@ from core.settings import Settings
 from datasets.objectstore import open_store
 from server import composition as root
 from tests.api.answers import MODEL
+from tests.archives import zipped
 from tests.databases import sqlite_database
 from tests.dispatching import unended
 
@@ -137,7 +138,8 @@ def test_a_gang_without_a_runner_is_refused_where_no_executor_could_start_it(
 ) -> None:
     settings.home.mkdir()
     database = sqlite_database(settings.home / "windtunnel.db")
-    options = PlatformOptions(home=settings.home, executor_configs=[BENCH], sandbox={"level": 3})
+    bench = ExecutorConfig(name="bench", kind="local", workers=2, gangs=GangSupport(crowds=True, programs=True))
+    options = PlatformOptions(home=settings.home, executor_configs=[bench], sandbox={"level": 3})
     platform = build(database, open_store(settings.objects), LocalNotifier(), options)
     platform.files.models.add((MODEL,), filename="model.py", name="mine")
     client = root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client()
@@ -146,3 +148,61 @@ def test_a_gang_without_a_runner_is_refused_where_no_executor_could_start_it(
     larger = submit_gang(client, gang={"size": 3, "command": ["x"]})
     assert larger.status_code == 201, larger.json  # its replicas share processors
     database.close()
+
+
+@pytest.fixture
+def bench_client(settings: Settings) -> Iterator[FlaskClient]:
+    """A client of a platform with an executor that runs gangs on one machine."""
+    settings.home.mkdir()
+    database = sqlite_database(settings.home / "windtunnel.db")
+    bench = ExecutorConfig(name="bench", kind="local", workers=2, gangs=GangSupport(crowds=True, programs=True))
+    options = PlatformOptions(home=settings.home, executor_configs=[bench], sandbox={"level": 3})
+    platform = build(database, open_store(settings.objects), LocalNotifier(), options)
+    yield root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client()
+    database.close()
+
+
+def test_a_packaged_dataset_needs_neither_a_model_nor_a_gang(bench_client: FlaskClient) -> None:
+    sweep = {"temperature": [1, 2, 3]}
+    response = bench_client.post("/v1/simulations", json={"dataset": "lammps_melt", "sweep": sweep})
+    assert response.status_code == 201, response.json
+    assert (response.json["tasks"]["total"], response.json["runtime"]["name"]) == (3, "package")
+    assert response.json["spec"]["gang"]["size"] == 2
+    assert response.json["spec"]["gang"]["communication"] == "packaged"
+
+
+def test_members_of_a_gang_count_before_those_of_its_case(bench_client: FlaskClient) -> None:
+    document = {"dataset": "lammps_melt", "gang": {"size": 4}}
+    gang = bench_client.post("/v1/simulations", json=document).json["spec"]["gang"]
+    assert (gang["size"], gang["command"][0]) == (4, "lmp")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "reason"),
+    [
+        ('{"packages": ["lammps"], "command": []}', "command"),
+        ('{"packages": ["LAMMPS"], "command": ["lmp"]}', "each is a Debian package"),
+        (None, "no package.json at its top"),
+    ],
+)
+def test_a_case_that_cannot_be_read_is_refused_with_the_member(
+    bench_client: FlaskClient, manifest: str | None, reason: str
+) -> None:
+    files = {"in.melt": b"run 0"} | ({"package.json": manifest.encode()} if manifest else {})
+    form = {"dataset": "program", "runtime": "package", "model": (io.BytesIO(zipped(files)), "case.zip")}
+    response = bench_client.post("/v1/simulations", data=form)
+    assert response.status_code == 422
+    assert reason in response.json["detail"]
+
+
+def test_the_launcher_of_packages_is_for_cases_alone(bench_client: FlaskClient) -> None:
+    gang = {"size": 1, "command": ["x"], "communication": "packaged"}
+    form = {"dataset": "program", "gang": json.dumps(gang), "model": (io.BytesIO(MODEL), "model.py")}
+    response = bench_client.post("/v1/simulations", data=form)
+    assert (response.status_code, "for a packaged case alone" in response.json["detail"]) == (422, True)
+
+
+def test_a_packaged_case_is_refused_where_no_executor_runs_it(client: FlaskClient) -> None:
+    response = client.post("/v1/simulations", json={"dataset": "cantilever"})
+    assert response.status_code == 422
+    assert "with packages, it needs a local executor" in response.json["detail"]

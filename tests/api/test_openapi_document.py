@@ -110,7 +110,7 @@ UNITS: tuple[tuple[str, str, str], ...] = (
     ("a rate", r"ExecutorLoad\.rate$", r"per second"),
     (
         "from 0 to 1",
-        r"share$|power$|ratio$|error_rate$|\.p$|\.p_\w+$|association$|Combination\.(rate|low|high)$",
+        r"share$|fraction$|power$|ratio$|error_rate$|\.p$|\.p_\w+$|association$|Combination\.(rate|low|high)$",
         r"from 0 to 1|probability",
     ),
     ("from -1 to 1", r"^Effect\.", r"from -1 to 1"),

@@ -87,6 +87,9 @@ class KeptHere:
     def keep(self, delivery: Delivery) -> None:
         delivery.close()
 
+    def tell_progress(self, fraction: float) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -117,7 +120,7 @@ class GangHere:
         gang = Gang(size=size, command=("python", "model.py", self._name))
         placement = Placement(memory=memory // size)
         given: Launch = launch(gang=gang, format="python", runtime="python", placement=placement)
-        options = local_gangs.local_gang_spec(given, None, self._level)  # type: ignore[arg-type]  # without packages
+        options = local_gangs.local_gang_spec(given, None, self._level, model)  # type: ignore[arg-type]  # without packages
         assert options is not None
         folder = self._folder / "launch"
         folder.mkdir(exist_ok=True)

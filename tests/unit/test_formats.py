@@ -57,6 +57,7 @@ FORMATS = {
     "jax",
     "frozen_graph",
     "gang_program",
+    "package_case",
     "keras",
     "lightgbm",
     "native",

@@ -112,7 +112,8 @@ def test_every_runtime_with_baselines_has_one_for_car_street_in_a_format_that_it
     with_baselines = {name: runtime for name, runtime in catalogue.runtimes().items() if baselines(runtime)}
     assert {"onnx", "python", "tensorflow"} <= set(with_baselines), "what the 1.0 request may name"
     for runtime in with_baselines.values():
-        assert "car_street" in baselines(runtime)
+        played = {name for name in baselines(runtime) if not datasets()[name].declared.gang}
+        assert not played or "car_street" in played
         for name, model in baselines(runtime).items():
             assert name in datasets()
             path = shipped()[model]
@@ -121,7 +122,7 @@ def test_every_runtime_with_baselines_has_one_for_car_street_in_a_format_that_it
 
 def test_every_shipped_model_is_of_the_format_of_its_suffix() -> None:
     for path in shipped().values():
-        assert path.suffix in formats.formats()[formats.detect(path)].suffixes
+        assert path.suffix in formats.formats()[formats.detect(path, path.name)].suffixes
 
 
 def test_every_environment_has_a_lock_and_every_lock_an_environment() -> None:

@@ -19,6 +19,7 @@ from windtunnel.commands.options import (
     simulation_ids,
     with_client,
 )
+from windtunnel.descriptions import running_text
 from windtunnel.submissions import pairs
 
 if TYPE_CHECKING:
@@ -169,6 +170,13 @@ COLUMNS: Sequence[outputs.Column] = (
     ("failures", lambda document: failures_text(_record(document).answer)),
     ("age", _age),
 )
+
+
+def _running_task(document: outputs.Document) -> str:
+    task = _record(document).running
+    return running_text(task.task, task.fraction) if task is not None else ""
+
+
 DETAILS: Sequence[outputs.Column] = (
     *COLUMNS[:7],
     ("runtime", lambda document: document["runtime"]["name"]),
@@ -177,6 +185,7 @@ DETAILS: Sequence[outputs.Column] = (
     ("reason", "reason"),
     ("position", "position"),
     ("remaining", lambda document: figures.seconds(document["eta"]) if document["eta"] is not None else ""),
+    ("running", _running_task),
     ("labels", lambda document: ", ".join(f"{name}={value}" for name, value in document["labels"].items())),
     ("submitted", _time("created_at")),
     ("started", _time("started_at")),

@@ -31,7 +31,7 @@ class GangSupport:
 
     def starts(self, gang: Gang) -> bool:
         """Return whether it starts a gang."""
-        return (self.unattended or gang.attended) and (self.programs or (gang.start == "task" and not gang.build))
+        return (self.unattended or gang.attended) and (self.programs or not gang.is_local)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

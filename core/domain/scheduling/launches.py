@@ -8,6 +8,8 @@ import msgspec
 
 #: When the program of a gang is started: for each task, or once for the launch.
 STARTS = ("task", "launch")
+#: The communication model of packaged simulators, whose packages are the root of their sandbox.
+PACKAGED = "packaged"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +38,11 @@ class Gang:
     def attended(self) -> bool:
         """Whether a runner leads it. Without one (own image, or an operator), its program runs once."""
         return not self.image and not self.operator
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it needs what only executors have that run its program on one machine."""
+        return self.start != "task" or bool(self.build) or self.communication == PACKAGED
 
 
 class _Dimensions(msgspec.Struct):

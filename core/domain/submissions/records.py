@@ -94,6 +94,7 @@ class Simulation:
     submitted_by: str | None = None
     score: Mapping[str, object] | None = None
     answer: Mapping[str, object] | None = None  # results/simulation_answer.py; None without a result
+    running: Mapping[str, object] | None = None  # the task at work and its fraction, of a gang that tells it
     results_digest: str | None = None
     dry_run: bool = False
     trusted: bool = False

@@ -26,6 +26,7 @@ from core.services.scheduling.launch_files import LaunchFiles
 from core.services.scheduling.reports import TaskReport, crashed_line, failed_tasks, first_lines
 from core.services.scheduling.storage_notes import StorageNotes
 from core.services.scheduling.task_files import TaskFiles
+from core.services.scheduling.task_progress import TaskProgress
 from core.store import events, launches, leases, results, simulations
 from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Segment
@@ -102,6 +103,7 @@ class Leases:
         #: Files for runners without a shared folder.
         self.files = LaunchFiles(database, store)
         self.task_files = TaskFiles(database, store)
+        self.task_progress = TaskProgress(database, notifier, self.task_files)
         self._storage_notes = StorageNotes(database, notifier)
         self._known: dict[str, CachedLaunch] = {}
         self._lock = threading.Lock()

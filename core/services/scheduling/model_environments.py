@@ -5,6 +5,7 @@ named by its lock, so models with equal locks share it; it is a derived tree of 
 is not used.
 """
 
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,16 +14,19 @@ from msgspec.structs import replace
 
 from common.errors import BadRequirements
 from common.ids import digest_of
-from core.domain.submissions.provenance import Provenance, provenance_of
+from core.domain.submissions.provenance import PlayedModel, Provenance, provenance_of
 from core.domain.submissions.stored_documents import update_document
 from core.services.uploads.declared_dependencies import declared
 from core.store import model_locks, simulations
 from core.store.database import Database
 from datasets.nodecache.model_files import ModelFiles
 from runtimes import catalogue, environments
+from runtimes.dependencies.declaration import Declaration
 from runtimes.dependencies.installer import Installer
 from runtimes.dependencies.lock import merged
 from runtimes.environments import Environment
+from runtimes.packages.package_installer import PackageInstaller
+from runtimes.packages.package_lock import is_package_lock
 
 #: A message, and the fraction done (None: unknown).
 Say = Callable[[str, float | None], None]
@@ -35,7 +39,8 @@ def ignore_message(message: str, fraction: float | None) -> None:
 class ModelEnvironments:
     """Locks and environments of models with dependencies. ``files``: the models themselves, on this node."""
 
-    def __init__(self, database: Database, files: ModelFiles, installer: Installer) -> None:
+    def __init__(self, database: Database, files: ModelFiles, installer: Installer, packages: PackageInstaller) -> None:
+        self._packages = packages
         self.files = files
         self._database = database
         self._cache = files.cache
@@ -63,14 +68,21 @@ class ModelEnvironments:
                 raise BadRequirements(
                     f"The model {provenance.model.name} declares no dependencies any more; upload it again."
                 )
-            environment = catalogue.runtime(played.runtime).formats[played.format].environment
-            preferred = merged([environment.lock, *catalogue.model_server_locks()])
-            resolved = self._installer.resolve(declaration, preferred, say)
+            resolved = self._resolve(declaration, played, say)
             lock = self._database.write(lambda c: model_locks.add(c, played.digest, target, resolved, time.time()))
         provenance = with_lock(provenance, lock)
         updated = update_document(stored, provenance)
         self._database.write(lambda c: simulations.describe(c, id, provenance=updated))
         return provenance
+
+    def _resolve(self, declaration: Declaration, played: PlayedModel, say: Say) -> str:
+        """Return the lock of what a model declares: of Debian packages where its format is a case, else of Python's."""
+        format = catalogue.runtime(played.runtime).formats[played.format]
+        if format.format.manifest:
+            with tempfile.TemporaryDirectory(prefix="packages-") as scratch:
+                return self._packages.resolve(declaration.requirements, Path(scratch), say)
+        preferred = merged([format.environment.lock, *catalogue.model_server_locks()])
+        return self._installer.resolve(declaration, preferred, say)
 
     def ready(self, provenance: Provenance, holder: str) -> bool:
         """Return whether the model's environment is on this node; if so, it is pinned for ``holder``."""
@@ -97,7 +109,8 @@ class ModelEnvironments:
         """Return the folder of a lock's environment, which is installed unless it is there; pinned for ``holder``."""
 
         def make(folder: Path, _: object) -> None:
-            self._installer.install(lock, folder, say)
+            installer = self._packages if is_package_lock(lock) else self._installer
+            installer.install(lock, folder, say)
 
         return self._cache.derived(environment_of(lock), make, size=0, holder=holder)
 

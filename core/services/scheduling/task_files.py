@@ -18,6 +18,7 @@ from datasets.objectstore.base import ObjectStore
 from runtimes.harness.runner.runner_api_messages import (
     Checkpoint,
     CheckpointReport,
+    ProgressReport,
     StoredArtifact,
     StoredFile,
     TaskFileHeader,
@@ -46,7 +47,7 @@ class TaskFiles:
         return self._put(simulation, f"{_folder(simulation, header.task)}part-", header, chunks)
 
     def _put(self, simulation: str, prefix: str, header: TaskFileHeader, chunks: Iterable[bytes]) -> StoredFile:
-        self._require_held(simulation, header)
+        self.require_held(simulation, header)
         key = f"{prefix}{header.fencing_token}-{secrets.token_hex(6)}"
         crc32 = 0
 
@@ -60,7 +61,7 @@ class TaskFiles:
 
     def finish(self, simulation: str, report: CheckpointReport) -> None:
         """Write the manifest of a checkpoint; delete all but the newest ones. Raise Conflict if the lease is lost."""
-        now = self._require_held(simulation, report)
+        now = self.require_held(simulation, report)
         folder = _folder(simulation, report.task)
         for file in report.checkpoint.files:
             if not file.object.startswith(folder):
@@ -104,7 +105,7 @@ class TaskFiles:
     def _read(self, manifest: str) -> Checkpoint:
         return msgspec.json.decode(b"".join(self._store.get(manifest)), type=Checkpoint)
 
-    def _require_held(self, simulation: str, lease: TaskFileHeader | CheckpointReport) -> float:
+    def require_held(self, simulation: str, lease: TaskFileHeader | CheckpointReport | ProgressReport) -> float:
         """Return the database's time. Raise Conflict unless a lease of the simulation is held that has this task."""
         with self._database.read() as c:
             now, state = self._database.now(c), leases.range_state(c, lease.stage, lease.start)

@@ -35,6 +35,7 @@ class ProgressSoFar(msgspec.Struct):
     score: dict[str, object] | None = None
     eta: float | None = None
     answer: dict[str, object] | None = None
+    running: dict[str, object] | None = None
 
 
 def summary_columns(summary: Mapping[str, object]) -> dict[str, str]:

@@ -62,7 +62,7 @@ class NewSimulations:
     ) -> NewSimulation:
         """Resolve a submission; ``model``: the model sent with it. Raise a PlatformError if it can never run."""
         resolved = self._resolver.resolve(submission, model)
-        dataset, provenance = resolved.dataset, resolved.provenance
+        submission, dataset, provenance = resolved.submission, resolved.dataset, resolved.provenance
         wanted = self._import_of(submission)
         moment = datetime.now(UTC)
         id = new_id(moment)

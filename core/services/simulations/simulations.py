@@ -294,6 +294,7 @@ class Simulations:
             position=position,
             next_attempt_at=_moment(row.not_before) if position is not None and row.not_before > now else None,
             eta=progress.eta if state is State.RUNNING else None,
+            running=progress.running if state is State.RUNNING else None,
             created_at=_moment(row.created_at),
             started_at=_moment(row.started_at) if row.started_at else None,
             ended_at=_moment(row.ended_at) if row.ended_at else None,

@@ -1,5 +1,6 @@
 """Resolution of submissions: names become digests, once; a submission that can never run is refused."""
 
+import dataclasses
 import math
 import platform
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from common.errors import FormatMismatch, Invalid, TooManyTasks, TrustedNotAllowed, UnknownFormat
 from common.version import VERSION
 from core.domain.scheduling.executor_config import ExecutorConfig
-from core.domain.scheduling.launches import Gang, Placement, replicas
+from core.domain.scheduling.launches import PACKAGED, Gang, Placement, replicas
 from core.domain.scheduling.permissions import require_allowed
 from core.domain.submissions.provenance import (
     ModelDependencies,
@@ -32,8 +33,11 @@ from core.services.datasets.datasets import Datasets
 from core.services.scheduling.model_environments import with_lock
 from core.services.uploads.models import Models
 from datasets.catalogue import Dataset
-from runtimes import catalogue
+from runtimes import catalogue, formats
 from runtimes.harness.evaluator.tasks import TaskPlan
+
+#: The runtime of packaged simulators.
+PACKAGES = "package"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class Resolved:
     A model that is named by reference is not known yet; then the runtime is the one that the submission names, if any.
     """
 
+    #: As it was sent, with what a packaged case says of its gang.
+    submission: Submission
     dataset: Dataset
     runtime: catalogue.Runtime | None
     model: Model | None
@@ -75,6 +81,7 @@ class Resolver:
             raise TrustedNotAllowed
         self._check_placement(submission)
         dataset = self._datasets.find(submission.dataset)
+        submission = self._with_case(submission, model, dataset)
         self._check_gang(submission, dataset)
         require_allowed(self._with_capacity(submission), submission.placement, submission.gang)
         runtime: catalogue.Runtime | None
@@ -91,7 +98,7 @@ class Resolver:
         provenance = self._provenance(submission, dataset, runtime, plan)
         if model is not None and runtime is not None:
             provenance = self._described(provenance, runtime, model, model.source)
-        return Resolved(dataset, runtime, model, provenance, model is None or self._models.is_stored(model))
+        return Resolved(submission, dataset, runtime, model, provenance, model is None or self._models.is_stored(model))
 
     def with_model(self, provenance: Provenance, model: Model, source: Mapping[str, object]) -> tuple[Provenance, str]:
         """Return a provenance with the model that its submission named by reference, and the name of its runtime.
@@ -100,6 +107,25 @@ class Resolver:
         """
         runtime = self._runtime_of(model, provenance.runtime.name)
         return self._described(provenance, runtime, model, source), runtime.name
+
+    def _with_case(self, submission: Submission, model: Model | None, dataset: Dataset) -> Submission:
+        """Return a submission of a packaged case with its runtime, and with the gang that the case describes.
+
+        Members of a gang that is sent count before those of the case.
+        """
+        runtime = submission.runtime
+        if runtime is None and model is None and submission.model is None and submission.model_reference is None:
+            runtime = dataset.declared.runtime
+        if model is None and submission.model is not None:
+            model = self._models.get(submission.model)
+        if model is None and runtime == PACKAGES and submission.model_reference is None:
+            _, model = self._choose(dataclasses.replace(submission, runtime=runtime), None, dataset)
+        if model is None or not formats.formats()[model.format].manifest:
+            return submission
+        case, sent = self._models.case(model), dict(submission.gang or {})
+        size = 1 if "slots" in sent else case.ranks
+        gang = {"size": size, "command": case.command, **sent, "communication": PACKAGED}
+        return dataclasses.replace(submission, runtime=runtime or PACKAGES, gang=gang)
 
     def _check_placement(self, submission: Submission) -> None:
         """Raise Invalid for a placement that no executor can satisfy."""
@@ -126,12 +152,14 @@ class Resolver:
             raise Invalid("A gang has neither a dry run nor `workers`; set its `size`.")
         if submission.trusted:
             raise Invalid("A gang has no evaluator in whose process its program could run; leave `trusted` out.")
+        if gang.communication == PACKAGED and submission.runtime != PACKAGES:
+            raise Invalid("`gang.communication` is `packaged` for a packaged case alone (docs/packages.md).")
         if not gang.command:
             raise Invalid("`gang.command` is missing: the program that each replica runs, in the folder of the model.")
         candidates = self.candidates(submission.placement, submission.gang)
         if not candidates:
             why = "" if gang.attended else " With an `image` or an `operator` it needs Kubernetes."
-            why += " With `start` or `build` it needs a local executor." if gang.start == "launch" or gang.build else ""
+            why += " With `start` or `build`, and with packages, it needs a local executor." if gang.is_local else ""
             raise Invalid(f"No executor here starts such a gang.{why}")
         if not self._with_capacity(submission):
             most = max(config.workers_for(None) for config in candidates)

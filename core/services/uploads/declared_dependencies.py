@@ -11,6 +11,8 @@ from datasets.versions.archives.extraction import SETTING, source_of
 from runtimes import formats
 from runtimes.dependencies import declaration, lock_files
 from runtimes.dependencies.declaration import MODULE, PROJECT, PYLOCK, REQUIREMENTS, UV_LOCK, Declaration
+from runtimes.packages import package_case
+from runtimes.packages.package_case import MANIFEST, PackageCase, parse_case, read_case
 
 #: The most bytes of each file that is read.
 _LARGEST = {
@@ -19,6 +21,7 @@ _LARGEST = {
     UV_LOCK: lock_files.LARGEST,
     PYLOCK: lock_files.LARGEST,
     MODULE: declaration.LARGEST,
+    MANIFEST: package_case.LARGEST_MANIFEST,
 }
 
 
@@ -34,6 +37,9 @@ def declared(model: Path, format: str, *, largest: int) -> Declaration | None:
     model_format = formats.formats()[format]
     if model_format.requirements:
         return Declaration(file=f"the format {format}", requirements=model_format.requirements)
+    if model_format.manifest:
+        case = case_of(model, largest=largest)
+        return Declaration(file=model_format.manifest, requirements=tuple(case.packages))
     if not model_format.dependencies:
         return None
     if detect_format(source_of(model)) is None:
@@ -53,6 +59,16 @@ def declared(model: Path, format: str, *, largest: int) -> Declaration | None:
     if MODULE in texts:
         readers.append(lambda: declaration.of_script(texts[MODULE]))
     return next((found for read in readers if (found := read()) is not None), None)
+
+
+def case_of(model: Path, *, largest: int) -> PackageCase:
+    """Return the case of a packaged simulator that a model's file is. Raise BadRequirements."""
+    if detect_format(source_of(model)) is None:
+        return read_case(model)
+    text = _texts(model, largest).get(MANIFEST)
+    if text is None:
+        raise BadRequirements(f"The archive has no {MANIFEST} at its top. docs/packages.md says what is in it.")
+    return parse_case(text)
 
 
 def _texts(archive: Path, largest: int) -> dict[str, str]:
@@ -83,3 +99,9 @@ def _text(name: str, data: bytearray) -> str:
         return data.decode("utf-8-sig", errors="replace" if name == MODULE else "strict")
     except UnicodeDecodeError:
         raise BadRequirements(f"{name} is not UTF-8.") from None
+
+
+def dependencies_document(declaration: Declaration) -> dict[str, object]:
+    """Return what users see of a declaration."""
+    requirements = list(declaration.requirements)
+    return {"file": declaration.file, "requirements": requirements, "python": declaration.python or None}

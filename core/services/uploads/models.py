@@ -30,7 +30,7 @@ from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unk
 from core.services.block_checksums import BlockChecksums, verified
 from core.services.orphan_search import OrphanSearch
 from core.services.uploads import shipped_models
-from core.services.uploads.declared_dependencies import declared
+from core.services.uploads.declared_dependencies import case_of, declared, dependencies_document
 from core.services.uploads.disk_floor import DiskFloor
 from core.store import comparisons, model_locks
 from core.store import models as store
@@ -39,7 +39,7 @@ from datasets.nodecache.model_files import is_archive
 from datasets.objectstore.base import ObjectStore
 from datasets.versions.archives.extraction import check_size_of_files, tar_names
 from runtimes import catalogue, environments, formats
-from runtimes.dependencies.declaration import Declaration
+from runtimes.packages.package_case import PackageCase
 
 PROJECT = "default"
 #: Lock under which bytes and rows of models are changed together.
@@ -150,9 +150,7 @@ class Models:
                 name = name_of(filename, actual)
             values = {"name": name, "digest": actual, "format": format, "size": size, "runtime": runtime}
             values["filename"] = filename and filename[:255]
-            values["dependencies"] = (
-                json.dumps(_dependencies_document(declaration)) if declaration is not None else None
-            )
+            values["dependencies"] = json.dumps(dependencies_document(declaration)) if declaration is not None else None
             values["source"] = json.dumps(source) if source is not None else None
             self._store.put(key_of(actual), self._floor.watched(_pieces(draft)))
             with self._database.exclusive(BYTES):
@@ -358,6 +356,17 @@ class Models:
             self._store.delete(key)
         return 1
 
+    def case(self, model: Model) -> PackageCase:
+        """Return the case of a packaged simulator that a model is. Raise BadRequirements."""
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        draft = self._scratch / secrets.token_hex(8)
+        try:
+            with open(draft, "xb") as file:
+                file.writelines(self.content(model))
+            return case_of(draft, largest=self._largest_unpacked)
+        finally:
+            draft.unlink(missing_ok=True)
+
     def lock(self, model: Model) -> str | None:
         """Return the lock of a model's dependencies on this platform; None if they were not resolved yet."""
         with self._database.read() as c:
@@ -442,12 +451,6 @@ def _pieces(path: Path) -> Iterator[bytes]:
     with open(path, "rb") as file:
         while piece := file.read(1 << 20):
             yield piece
-
-
-def _dependencies_document(declaration: Declaration) -> dict[str, object]:
-    """Return what users see of a declaration."""
-    requirements = list(declaration.requirements)
-    return {"file": declaration.file, "requirements": requirements, "python": declaration.python or None}
 
 
 def _record(row: store.ModelRow, tags: Mapping[str, Sequence[str]]) -> Model:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from common.ids import digest_of
 from core.domain.submissions.records import Model
+from core.services.uploads.declared_dependencies import declared, dependencies_document
 from runtimes import catalogue, formats
 
 
@@ -24,17 +25,21 @@ def describe(name: str) -> Model:
     """Return the record of a shipped model; it has one version, and its name as its id."""
     path = shipped()[name]
     content = path.read_bytes()
+    format = formats.detect(path, path.name)
+    manifest = formats.formats()[format].manifest
+    declaration = declared(path, format, largest=len(content)) if manifest else None
     return Model(
         id=name,
         name=name,
         version=1,
         digest=digest_of(content),
-        format=formats.detect(path, path.name),
+        format=format,
         size=len(content),
         filename=path.name,
         runtime=None,
         created_at=datetime.fromtimestamp(0, UTC),
         baseline=True,
+        dependencies=None if declaration is None else dependencies_document(declaration),
     )
 
 

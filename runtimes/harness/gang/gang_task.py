@@ -4,16 +4,20 @@ Both cross a process boundary as JSON; this module imports nothing but the stand
 """
 
 import json
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..sandbox.namespaces import MACHINE
 from .rank_ends import RankEnd
 
 #: Address space of a rank, in bytes: MPI maps memory that it does not use. What it uses is limited otherwise.
 ADDRESSES = 1 << 46
 #: Processes and threads of each rank, and open files.
 TASKS_OF_RANK, FILES = 64, 1024
+#: How a line begins that tells of progress; the end is a line of JSON.
+PROGRESS = b"progress "
 #: The folder of a task's files in its sandbox, where it is in memory.
 FOLDER = "/tmp/windtunnel"
 
@@ -36,6 +40,11 @@ class LocalGangSpec:
     None: there is none; ``times``: the library that measures how ranks communicate (compiled/mpi_times.c), if any;
     ``start``: whether the programs are started for each "task", or once for the "launch"; ``build``: the command that
     compiles the program, if it is compiled.
+
+    ``root``: the folder of packages that is the root of the sandbox, if there is one; ``libraries``: paths in it that
+    its loader searches besides; ``rules``: what is read from the log (`rank.LogRules`); ``templates``: files of the
+    case in which parameters are written in place of their names; ``environ``: variables of the program; ``contents``:
+    texts of files of the case, by their paths, beside those of the model.
     """
 
     python: str
@@ -51,13 +60,23 @@ class LocalGangSpec:
     times: str | None = None
     start: str = "task"
     build: Sequence[str] = ()
+    root: str | None = None
+    libraries: Sequence[str] = ()
+    rules: Mapping[str, object] = field(default_factory=dict)
+    templates: Sequence[str] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
+    contents: Mapping[str, str] = field(default_factory=dict)
+
+    def path_inside(self, path: str) -> str:
+        """Return where the ranks see a path of this machine."""
+        return path if self.root is None else MACHINE + os.path.realpath(path)
 
     def confinement(self, readonly: Sequence[str]) -> Mapping[str, object] | None:
         """Return the confinement of its ranks, which may read these paths besides; None: there is none."""
         if self.level is None:
             return None
         return {
-            "readonly": [*self.packages, *readonly],
+            "readonly": [*self.packages, *readonly, *([] if self.root is None else [self.harness])],
             "hosts": self.hosts,
             "level": self.level,
             "memory": self.memory,
@@ -65,6 +84,7 @@ class LocalGangSpec:
             "writable_tmp_mb": self.memory >> 20,
             "processes": TASKS_OF_RANK * (self.ranks + 1),
             "files": FILES,
+            "root": self.root,
         }
 
 
@@ -150,3 +170,17 @@ def scenario_of(line: bytes) -> Mapping[str, object]:
     """Return the scenario of a further task, as the runner sends it to a program that goes on."""
     scenario: Mapping[str, object] = json.loads(line)
     return scenario
+
+
+def progress_line(fraction: str) -> bytes:
+    """Return the line by which a sandbox tells of its program's progress."""
+    return PROGRESS + fraction.encode() + b"\n"
+
+
+def progress_of(line: bytes) -> float | None:
+    """Return the progress that a line tells, between 0 and 1; None if it tells something else."""
+    try:
+        fraction = float(line.removeprefix(PROGRESS)) if line.startswith(PROGRESS) else -1.0
+    except ValueError:
+        return None
+    return fraction if 0.0 <= fraction <= 1.0 else None

@@ -119,11 +119,11 @@ class LocalGang:
             message: bytes | None = b""
             if sandboxed is not None and not storage.has_checkpoint:
                 sandboxed.tell(scenario)
-                message = sandboxed.listen(self._control, until, uploads.add)
+                message = sandboxed.listen(self._control, until, uploads.add, storage.tell_progress)
             if sandboxed is None or message == b"":  # there is none, or its program has ended after the task before
                 self._sandboxes.close()
                 sandboxed = self._sandboxed = self._start(scenario, storage)
-                message = sandboxed.listen(self._control, until, uploads.add)
+                message = sandboxed.listen(self._control, until, uploads.add, storage.tell_progress)
             if message is None:
                 return None
             if not message:

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import resource
 import selectors
 import signal
@@ -29,14 +30,73 @@ PR_SET_PDEATHSIG = 1
 #: The variables that name the library that measures how a rank communicates (compiled/mpi_times.c), and its file.
 TIMES, MEASURES = "WINDTUNNEL_GANG_TIMES", "WINDTUNNEL_MPI_TIMES"
 
+#: The variable that has, as JSON, what is read from the lines that the first rank prints (`LogRules`).
+RULES = "WINDTUNNEL_LOG_RULES"
+#: The file that has the first rank's progress, in the folder of the ranks' documents; seconds between two.
+PROGRESS, PROGRESS_INTERVAL = ".progress", 0.5
+
 #: The variable that names the folder of a rank's checkpoints: that of all ranks, until the rank is known.
 CHECKPOINT = "WINDTUNNEL_CHECKPOINT"
 
 
-class LastLines:
-    """The last lines of what a rank prints, and the last that looks like a JSON object."""
+#: A line of progress that any program may print.
+_PROGRESS_LINE = re.compile(r'\{"progress": ?([01](?:\.\d{0,20})?|\.\d{1,20})\}')
 
-    def __init__(self) -> None:
+
+class LogRules:
+    """Rules for the lines of a rank: metrics, each by an expression, and its progress, by one or as JSON.
+
+    Of each metric the last match counts: its first group, a number where it is one. Progress is the first group of its
+    expression, of 1 or, with a second group, of that. ``folder``: in which progress is noted.
+    """
+
+    def __init__(self, folder: str, progress: str | None = None, metrics: Mapping[str, str] | None = None) -> None:
+        self._metrics = {name: re.compile(text) for name, text in (metrics or {}).items()}
+        self._progress = None if progress is None else re.compile(progress)
+        self._folder, self._noted_at = folder, 0.0
+        self.found: dict[str, float | str] = {}
+
+    def read(self, line: str) -> None:
+        """Read a line."""
+        for name, expression in self._metrics.items():
+            if match := expression.search(line):
+                self.found[name] = number_of(match[1] if match.re.groups else match[0])
+        fraction = None
+        if self._progress is not None and (match := self._progress.search(line)):
+            done, *total = [number_of(group) for group in match.groups() or (match[0],)]
+            whole = total[0] if total else 1.0
+            if isinstance(done, float) and isinstance(whole, float) and whole > 0:
+                fraction = done / whole
+        elif match := _PROGRESS_LINE.fullmatch(line):
+            fraction = float(match[1])
+        if fraction is not None and 0.0 <= fraction <= 1.0 and time.monotonic() >= self._noted_at + PROGRESS_INTERVAL:
+            self._noted_at = time.monotonic()
+            with open(f"{self._folder}/{PROGRESS}.new", "w") as note:
+                note.write(f"{fraction:.6f}")
+            os.rename(f"{self._folder}/{PROGRESS}.new", f"{self._folder}/{PROGRESS}")
+
+    @property
+    def result(self) -> str | None:
+        """The metrics as JSON; None if none was found."""
+        return json.dumps(self.found) if self.found else None
+
+
+def number_of(text: str) -> float | str:
+    """Return the number that a text is, also with the exponent of Fortran, or the text."""
+    try:
+        return float(text.replace("D", "E").replace("d", "e"))
+    except ValueError:
+        return text.strip()
+
+
+class LastLines:
+    """The last lines of what a rank prints, and the last that looks like a JSON object.
+
+    ``rules``: what else is read from its lines.
+    """
+
+    def __init__(self, rules: LogRules | None = None) -> None:
+        self._rules = rules
         self.lines: deque[str] = deque(maxlen=LINES)
         self.result: str | None = None
         self._begun = b""
@@ -59,7 +119,9 @@ class LastLines:
         if not text:
             return
         self.lines.append(text[:1000])
-        if text.startswith("{") and text.endswith("}"):
+        if self._rules is not None:
+            self._rules.read(text)
+        if text.startswith("{") and text.endswith("}") and not _PROGRESS_LINE.fullmatch(text):
             self.result = text
 
 
@@ -109,7 +171,9 @@ def watch(folder: str, command: Sequence[str], launched: int) -> int:
     os.environ["WINDTUNNEL_RANK"] = str(rank)
     if CHECKPOINT in os.environ:
         os.environ[CHECKPOINT] += f"/{rank}"
-    printed, errors = LastLines(), LastLines()
+    read = json.loads(os.environ.pop(RULES, "{}"))
+    rules = LogRules(folder, **read) if rank == 0 else None
+    printed, errors = LastLines(rules), LastLines()
     pipes = [os.pipe(), os.pipe()]
     parent = os.getpid()
     if not (child := os.fork()):
@@ -135,7 +199,7 @@ def watch(folder: str, command: Sequence[str], launched: int) -> int:
         "waiting": communicated.waiting,
         "sent": communicated.sent,
         "lines": [*printed.lines, *errors.lines][-LINES:],
-        "result": printed.result,
+        "result": (rules and rules.result) or printed.result,
     }
     with open(f"{folder}/.{rank}", "w") as draft:
         json.dump(document, draft)

@@ -15,7 +15,7 @@ from .. import python_process
 from ..runner.captured_output import CapturedOutput
 from .delivered_files import OUTPUT, Deliveries, Delivery, NotDeliverable
 from .gang_runner import GangStopped
-from .gang_task import GangTask
+from .gang_task import GangTask, progress_of
 from .gang_transport import ReplicaLost
 from .task_folder import LONGEST_END
 
@@ -78,11 +78,17 @@ class SandboxedTask:
         with contextlib.suppress(OSError):  # it is gone, as is heard next
             self._told.sendall(json.dumps(scenario).encode() + b"\n")
 
-    def listen(self, control: socket.socket, until: float, on_checkpoint: Callable[[Delivery], None]) -> bytes | None:
+    def listen(
+        self,
+        control: socket.socket,
+        until: float,
+        on_checkpoint: Callable[[Delivery], None],
+        on_progress: Callable[[float], None] = lambda fraction: None,
+    ) -> bytes | None:
         """Return what the sandbox tells of the end of its task, nothing if it ends without that; None: not in time.
 
-        ``on_checkpoint``: gets each checkpoint that is complete. Raise GangStopped when ``control`` becomes readable,
-        ReplicaLost if the sandbox tells too much.
+        ``on_checkpoint``: gets each checkpoint that is complete; ``on_progress``: the program's progress. Raise
+        GangStopped when ``control`` becomes readable, ReplicaLost if the sandbox tells too much.
         """
         message, self._on_checkpoint = b"", on_checkpoint
         with selectors.DefaultSelector() as selector:
@@ -102,7 +108,7 @@ class SandboxedTask:
                         self._await_end()
                         return b""
                     else:
-                        message += piece
+                        message = _without_progress(message + piece, on_progress)
                         if len(message) > LONGEST_END * (self._ranks + 1):
                             raise ReplicaLost("its sandbox told too much")
                         if message.endswith(b"\n"):
@@ -137,3 +143,15 @@ class SandboxedTask:
         elif delivery is not None:
             self._on_checkpoint(delivery)
         return True
+
+
+def _without_progress(message: bytes, on_progress: Callable[[float], None]) -> bytes:
+    """Return what a sandbox has told without the lines about its program's progress."""
+    *lines, begun = message.split(b"\n")
+    kept = []
+    for line in lines:
+        if (fraction := progress_of(line)) is None:
+            kept.append(line)
+        else:
+            on_progress(fraction)
+    return b"\n".join([*kept, begun])

@@ -13,15 +13,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..sandbox import Confinement, confine
+from ..sandbox.namespaces import MACHINE
+from ..sandbox.recipe import library_folders, loader
 from .gang_memory import PROC, exceeds
-from .gang_task import GangEnd, GangTask, scenario_of
+from .gang_task import GangEnd, GangTask, progress_line, scenario_of
 from .gang_transport import adopt_orphans, dying_with, sweep
 from .rank_times import RankTimes
-from .task_folder import TaskFolder
+from .task_folder import CannotFill, TaskFolder
 from .task_server import TaskServer
 
 #: Seconds between two looks at the gang's memory, and for checkpoints.
@@ -33,14 +35,18 @@ GRACE = 1.0
 def main() -> None:
     """Run one task, as one JSON object on the command line says; or this one, and those that the runner then sends."""
     task = GangTask.of(sys.argv[1])
+    watcher = rank_command(task)
     runner, files = socket.socket(fileno=task.socket), socket.socket(fileno=task.files)
     if task.confinement is not None:
         confine(Confinement(**task.confinement, keep=(runner.fileno(), files.fileno())))
     else:
         adopt_orphans()
+    if task.gang.root is not None:
+        sys.path[:] = [f"{MACHINE}{path}" for path in map(os.path.realpath, sys.path)]
+        os.environ.pop("LD_BIND_NOW", None)  # plugins of packages may have symbols that none of their libraries has
     folder = TaskFolder(task)
     folder.prepare()
-    sandbox = SharedSandbox(task, folder, files)
+    sandbox = SharedSandbox(task, folder, files, runner, watcher)
     end = sandbox.run(task.scenario)
     runner.sendall(end.text())
     if end.going:
@@ -53,13 +59,40 @@ def main() -> None:
                 break
 
 
-class SharedSandbox:
-    """The ranks of a program. ``files``: the socket over which the runner gets files of tasks."""
+def rank_command(task: GangTask) -> Sequence[str]:
+    """Return the command that starts a rank's watcher, as the sandbox sees it; call it before this process is confined.
 
-    def __init__(self, task: GangTask, folder: TaskFolder, files: socket.socket) -> None:
+    In a root of packages this machine's Python runs with this machine's loader and libraries, whatever C library the
+    packages bring.
+    """
+    python, script = os.path.realpath(sys.executable), str(Path(__file__).with_name("rank.py"))
+    flags = ("-S", "-E", "-B")
+    if task.gang.root is None:
+        return (sys.executable, *flags, script)
+    inside = task.gang.path_inside
+    libraries = ":".join(map(inside, library_folders()))
+    return (inside(loader()), "--library-path", libraries, inside(python), *flags, inside(script))
+
+
+class SharedSandbox:
+    """The ranks of a program. ``files``: the socket over which the runner gets files of tasks; ``runner``: that on
+    which it is told of progress and the end. ``watcher``: the command that starts a rank.
+    """
+
+    def __init__(
+        self,
+        task: GangTask,
+        folder: TaskFolder,
+        files: socket.socket,
+        runner: socket.socket,
+        watcher: Sequence[str],
+    ) -> None:
         self._task, self._gang = task, task.gang
         self._folder = folder
         self._files = files
+        self._runner = runner
+        self._watcher = watcher
+        self._progress: str | None = None
         self._in_memory = () if task.confinement is None else ("/tmp", "/dev/shm")
         self._programs: list[subprocess.Popen[bytes]] = []
         self._selector = selectors.DefaultSelector()
@@ -71,8 +104,12 @@ class SharedSandbox:
 
     def run(self, scenario: Mapping[str, object]) -> GangEnd:
         """Start the ranks with a task, and wait for its end; return what the runner is told."""
-        rank = (sys.executable, "-S", "-E", "-B", str(Path(__file__).with_name("rank.py")), str(self._folder.ends))
+        rank = (*self._watcher, str(self._folder.ends))
         self._folder.begin(scenario)
+        try:
+            self._folder.fill_templates(scenario)
+        except CannotFill as error:
+            return self._end_all(0, str(error))
         try:
             for program in self._gang.programs:
                 command = [*program.launcher, *rank, *self._gang.command]
@@ -135,6 +172,7 @@ class SharedSandbox:
                 if exceeds(self._gang.memory, self._in_memory):
                     return code, f"the gang used more than its {self._gang.memory >> 20} MiB of memory"
                 self._folder.deliver_checkpoints(self._files)
+                self._tell_progress()
                 self._round_at = time.monotonic() + ROUND
             for program in [program for program in waiting if program.poll() is not None]:
                 waiting.remove(program)
@@ -145,6 +183,13 @@ class SharedSandbox:
         while self._tasks is not None and self._attend(0.0):
             pass  # what the ranks said before they ended
         return code, None
+
+    def _tell_progress(self) -> None:
+        """Tell the runner of the program's progress, if there is a new one."""
+        progress = self._folder.progress()
+        if progress is not None and progress != self._progress:
+            self._progress = progress
+            self._runner.sendall(progress_line(progress))
 
     def _attend(self, seconds: float) -> bool:
         """Wait so long for programs that end, and for what ranks say; return whether there was something."""

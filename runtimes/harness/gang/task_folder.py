@@ -6,6 +6,7 @@ The program may write anything there: regular files are read, of limited size, a
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -16,7 +17,7 @@ from pathlib import Path
 from .delivered_files import OUTPUT, deliver, deliver_files, files_in
 from .gang_task import GangTask
 from .gang_transport import RESULT, lay_out
-from .rank import CHECKPOINT, TIMES
+from .rank import CHECKPOINT, PROGRESS, RULES, TIMES
 from .rank_ends import RankEnd
 
 #: The most characters of a rank's document: its last lines and its result, escaped.
@@ -25,6 +26,10 @@ LONGEST_END = 1 << 20
 PROGRAMS, LIBRARIES = "bin", "lib"
 #: Packages that every program has: `windtunnel_program`.
 OWN_PACKAGES = Path(__file__).with_name("program")
+
+
+class CannotFill(Exception):
+    """A template of a case cannot be fill_template with the parameters of a task."""
 
 
 class TaskFolder:
@@ -46,17 +51,21 @@ class TaskFolder:
     def prepare(self) -> None:
         """Lay out model and interpreter."""
         self.ends.mkdir(parents=True)
-        model = Path(self._task.model)
+        model = Path(self._gang.path_inside(self._task.model))
         if model.is_dir():
             _copy_writable(model, self.work)
         else:
             packed = self._folder / "packed"
             shutil.copyfile(model, packed)
             lay_out(packed, self.work, self._gang.name)
+        for path, text in self._gang.contents.items():
+            (self.work / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.work / path).write_text(text)
         if self._task.built is not None:
-            _copy_writable(Path(self._task.built), self.work)
+            _copy_writable(Path(self._gang.path_inside(self._task.built)), self.work)
         self._before = self._times() if self._task.builds else {}
-        self._make_interpreter()
+        if self._gang.root is None:
+            self._make_interpreter()
 
     def _times(self) -> Mapping[str, int]:
         """Return when each file of the working directory was changed, in nanoseconds."""
@@ -83,25 +92,52 @@ class TaskFolder:
         (self._folder / "result.json").unlink(missing_ok=True)
         (self._folder / "scenario.json").write_text(json.dumps(scenario))
 
+    def fill_templates(self, scenario: Mapping[str, object]) -> None:
+        """Write a task's parameters into the templates of its case. Raise CannotFill if one has no value."""
+        if not self._gang.templates:
+            return
+        values = {"ranks": self._gang.ranks, **_parameters(**scenario)}  # type: ignore[arg-type]
+        for name in self._gang.templates:
+            path = self.work / name
+            try:
+                text = path.read_text()
+            except (OSError, UnicodeDecodeError) as error:
+                raise CannotFill(f"the template {name} cannot be read: {error}") from None
+            path.write_text(fill_template(text, values, name))
+
+    def progress(self) -> str | None:
+        """Return the progress that the first rank has noted, if it has."""
+        return _text_of(self.ends / PROGRESS, 20)
+
     def environ(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a program; ``variables``: of its own."""
         folders = self._gang.packages
         programs = [f"{self._folder}/python/bin", *(f"{folder}/{PROGRAMS}" for folder in folders)]
+        libraries = [*self._gang.libraries, *(f"{folder}/{LIBRARIES}" for folder in folders)]
+        machine = [
+            "/usr/local/bin",
+            "/usr/bin",
+            "/bin",
+            *([] if self._gang.root is None else ["/usr/sbin", "/usr/games"]),
+        ]
         paths = {
             "WINDTUNNEL_SCENARIO": "scenario.json",
             "WINDTUNNEL_RESULT": "result.json",
             "WINDTUNNEL_OUTPUT": self._output.name,
             CHECKPOINT: "checkpoints",
         }
-        optional = {TIMES: self._gang.times, "WINDTUNNEL_RESTORE": self._task.restore}
+        restore = None if self._task.restore is None else self._gang.path_inside(self._task.restore)
+        optional = {TIMES: self._gang.times, "WINDTUNNEL_RESTORE": restore}
+        optional[RULES] = json.dumps(self._gang.rules) if self._gang.rules else None
         if self._gang.start == "launch":
             paths["WINDTUNNEL_TASKS"] = self.tasks.name
         return {
             **os.environ,
-            "PATH": ":".join([*filter(os.path.isdir, programs), "/usr/local/bin", "/usr/bin", "/bin"]),
-            "LD_LIBRARY_PATH": ":".join(filter(os.path.isdir, (f"{folder}/{LIBRARIES}" for folder in folders))),
+            "PATH": ":".join([*filter(os.path.isdir, programs), *machine]),
+            "LD_LIBRARY_PATH": ":".join(filter(os.path.isdir, libraries)),
             "PYTHONHASHSEED": "0",
             "PYTHONUNBUFFERED": "1",
+            **self._gang.environ,
             **{name: value for name, value in optional.items() if value is not None},
             **variables,
             **{name: str(self._folder / file) for name, file in paths.items()},
@@ -148,6 +184,23 @@ class TaskFolder:
     def result(self) -> str | None:
         """Return the result that the program wrote (of a too long one RESULT + 1 characters), or None."""
         return _text_of(self._folder / "result.json", RESULT + 1)
+
+
+def _parameters(params: Mapping[str, object], **others: object) -> Mapping[str, object]:
+    """Return the parameters of a scenario's members, and its other members by their names."""
+    return {**others, **params}
+
+
+def fill_template(text: str, values: Mapping[str, object], name: str) -> str:
+    """Return a template with the values of its parameters; `{{name}}` is one. Raise CannotFill if one has none."""
+
+    def value(match: re.Match[str]) -> str:
+        found = values.get(match[1])
+        if found is None:
+            raise CannotFill(f"{name} has {{{{{match[1]}}}}}, and the task has no parameter {match[1]}")
+        return found if isinstance(found, str) else json.dumps(found)
+
+    return re.sub(r"\{\{\s*(\w{1,100})\s*\}\}", value, text)
 
 
 def _copy_writable(source: Path, target: Path) -> None:

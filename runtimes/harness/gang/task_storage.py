@@ -1,10 +1,12 @@
 """Task storage: the object store as a task of a program sees it, for its outputs and its checkpoints."""
 
+import contextlib
 import functools
 import hashlib
 import mimetypes
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -19,6 +21,7 @@ from ..runner.runner_api_messages import (
     CheckpointReport,
     GrantedLease,
     NewestCheckpoint,
+    ProgressReport,
     StoredFile,
     TaskFileHeader,
 )
@@ -30,6 +33,8 @@ LARGEST_REPORT = 4 << 20
 PIECE = 16 << 20
 #: Seconds that storing a file may take, and until unreachable storage is given up.
 STORING_TIMEOUT, PATIENCE = 600.0, 600.0
+#: Seconds between two reports of a task's progress, and that one may take.
+PROGRESS_INTERVAL = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +54,15 @@ class _FileBody:
 class TaskFileClient(RunnerApiClient):
     """A connection to the runner API for the files of tasks."""
 
-    def __init__(self, credentials: Credentials, stop: threading.Event) -> None:
-        super().__init__(credentials, stop, patience=PATIENCE, time_out=STORING_TIMEOUT)
+    def __init__(
+        self,
+        credentials: Credentials,
+        stop: threading.Event,
+        *,
+        patience: float = PATIENCE,
+        time_out: float = STORING_TIMEOUT,
+    ) -> None:
+        super().__init__(credentials, stop, patience=patience, time_out=time_out)
 
     def store(self, kind: str, header: TaskFileHeader, file: DeliveredFile) -> StoredFile | None:
         """Store a file, an ``output`` or one of a ``checkpoint``; None if the lease is lost."""
@@ -62,6 +74,10 @@ class TaskFileClient(RunnerApiClient):
     def finish(self, report: CheckpointReport) -> None:
         """Say that all files of a checkpoint are stored."""
         self._post("checkpoint", report)
+
+    def tell_progress(self, report: ProgressReport) -> None:
+        """Say how far a task is."""
+        self._post("progress", report)
 
     def newest(self, task: int) -> Checkpoint | None:
         """Return the newest checkpoint of a task."""
@@ -85,10 +101,23 @@ class TaskStorage:
         self._over = threading.Event()
         self._client = TaskFileClient(credentials, threading.Event())
         self._checkpoints = TaskFileClient(credentials, self._over)
+        self._progress = TaskFileClient(credentials, threading.Event(), patience=0.0, time_out=PROGRESS_INTERVAL)
+        self._percent, self._told_at = 0, -PROGRESS_INTERVAL
         self._lease = lease
         self.task = task
         self.largest = largest
         self.used = False
+
+    def tell_progress(self, fraction: float) -> None:
+        """Say how far the task is, at most once in PROGRESS_INTERVAL and for each hundredth; it may get lost."""
+        percent, now = int(fraction * 100), time.monotonic()
+        if percent == self._percent or now < self._told_at + PROGRESS_INTERVAL:
+            return
+        self._percent, self._told_at = percent, now
+        lease = self._lease
+        report = ProgressReport(lease.stage, lease.start, lease.fencing_token, self.task, fraction)
+        with contextlib.suppress(LaunchOver, RequestRejected, Unreachable):
+            self._progress.tell_progress(report)
 
     @property
     def has_checkpoint(self) -> bool:

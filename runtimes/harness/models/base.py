@@ -232,6 +232,9 @@ class ModelFormat:
     any_file: bool = False
     #: Whether a model may declare Python packages that its model servers need.
     dependencies: bool = False
+    #: The file that describes a case of a packaged simulator, at the top of an archive, or else the whole model; the
+    #: Debian packages that it names become the root of its sandbox. Empty: a model has none.
+    manifest: str = ""
     #: Packages that all models of the format need and that the environment does not have: they are resolved with the
     #: operator's indexes, kept and installed as if each model had declared them.
     requirements: tuple[str, ...] = ()

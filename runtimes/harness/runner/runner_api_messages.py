@@ -172,6 +172,16 @@ class CheckpointReport(msgspec.Struct, frozen=True):
     checkpoint: Checkpoint
 
 
+class ProgressReport(msgspec.Struct, frozen=True):
+    """A program tells how far it is with its task: ``fraction`` from 0 to 1."""
+
+    stage: Name
+    start: Position
+    fencing_token: Name
+    task: Position
+    fraction: Annotated[float, Meta(ge=0, le=1)]
+
+
 class NewestCheckpoint(msgspec.Struct, frozen=True):
     """Answer to the question for a task's newest checkpoint; None: it has none."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from core.domain.scheduling.communications import jax, mpi, none, tensorflow, torch, tpu
+from core.domain.scheduling.communications import jax, mpi, none, packaged, tensorflow, torch, tpu
 from core.domain.scheduling.communications.members import Communication
 
 #: All of them, by their names.
@@ -13,4 +13,5 @@ COMMUNICATIONS: Mapping[str, Communication] = {
     "tensorflow": tensorflow.COMMUNICATION,
     "jax": jax.COMMUNICATION,
     "tpu": tpu.COMMUNICATION,
+    "packaged": packaged.COMMUNICATION,
 }
