@@ -1,11 +1,7 @@
 """Packaged simulators in their sandbox: the root is their packages, and this machine is not to be seen in it."""
 
 import json
-import os
-import re
-import shutil
 import socket
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,43 +12,17 @@ from runtimes.harness import sandbox
 from runtimes.harness.gang.gang_task import FOLDER, GangEnd, GangTask, LaunchedProgram, LocalGangSpec
 from runtimes.harness.gang.sandboxed_task import SandboxedTask
 from runtimes.harness.runner.captured_output import CapturedOutput
+from tests.package_trees import PROGRAMS, make_tree
 from workers.warm_runners import HARNESS, base_interpreter
 
-PROGRAMS = ("sh", "cat", "ls", "touch", "id", "sleep", "env")
-
 pytestmark = pytest.mark.skipif(sandbox.level().number < 3, reason="there are no namespaces here")
-
-
-def add_program(root: Path, name: str) -> None:
-    """Copy a program of this machine into a tree, with the libraries that it needs."""
-    program = Path(shutil.which(name) or "")
-    needed = re.findall(r"(/\S+\.so\S*)", subprocess.run(["ldd", program], capture_output=True, text=True).stdout)
-    for source, folder in [(program, "usr/bin"), *((Path(path), "usr/lib") for path in needed)]:
-        if source.name.startswith("ld-linux"):
-            folder = "usr/lib64"
-        target = root / folder / source.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.exists():
-            shutil.copy(source, target)
-            target.chmod(0o755)
-    (root / "usr/bin" / program.name).rename(root / "usr/bin" / name)
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree of a few programs, as packages would be unpacked."""
     root = tmp_path_factory.mktemp("tree") / "root"
-    for name in PROGRAMS:
-        add_program(root, name)
-    for name in ("bin", "lib", "lib64"):
-        (root / name).symlink_to(f"usr/{name}")
-    etc = root / "etc"
-    etc.mkdir()
-    for name in ("hosts", "passwd", "group", "nsswitch.conf"):
-        (etc / name).touch()
-    (etc / "of-the-tree").write_text("tree")
-    for place, _, _ in os.walk(root.parent):
-        os.chmod(place, 0o755)
+    make_tree(root)
     return root
 
 
