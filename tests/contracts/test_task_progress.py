@@ -36,6 +36,21 @@ def test_progress_of_a_task_is_kept_beside_the_sums(database: Database, progress
     assert "score" not in told[0]
 
 
+def test_progress_of_a_task_does_not_say_that_results_are_stored_again(
+    database: Database, progress: TaskProgress
+) -> None:
+    begin(database, 100)
+    lease = lend(database, "first", workers=1)
+    note = {"stored": False, "message": "the store is full"}
+    database.write(lambda c: events.say(c, SIMULATION, "storage", note, database.now(c)))
+    progress.record(SIMULATION, ProgressReport(STAGE, lease.start, lease.fencing_token, lease.cursor, 0.25))
+    with database.read() as c:
+        newest = events.last_of_types(c, SIMULATION, ("storage", "progress"))
+        stored = json.loads(simulations.find(c, SIMULATION).progress or "{}")
+    assert newest == ("storage", note)
+    assert stored["running"] == {"task": lease.cursor, "fraction": 0.25}
+
+
 def test_progress_of_a_lost_lease_is_refused(database: Database, progress: TaskProgress) -> None:
     begin(database, 100)
     lease = lend(database, "first", workers=1)

@@ -48,10 +48,13 @@ class TaskProgress:
             }
             body |= {"metrics": summed.metrics, "answer": summed.answer}
             body["running"] = {"task": report.task, "fraction": report.fraction}
-            if not events.say_while(c, simulation, State.RUNNING, "progress", body, self._database.now(c)):
-                return False
+            newest = events.last_of_types(c, simulation, ("storage", "progress"))
+            if newest is not None and newest[0] == "storage":  # progress after it would say that results were stored
+                told = False
+            else:
+                told = events.say_while(c, simulation, State.RUNNING, "progress", body, self._database.now(c))
             simulations.set_progress(c, simulation, {**body, "score": summed.score})
-            return True
+            return told
 
         if self._database.write(write, durable=False):
             self._notifier.publish(simulation)
