@@ -15,6 +15,7 @@ from core.services.service_groups import (
     ComparisonServices,
     FileServices,
     OperationServices,
+    PipelineServices,
     SubmissionServices,
 )
 
@@ -30,6 +31,7 @@ class Context:
     submissions: SubmissionServices
     analysis: AnalysisServices
     comparisons: ComparisonServices
+    pipelines: PipelineServices
     operations: OperationServices
     names: tuple[str, ...] = ()
     token: str = ""
@@ -75,6 +77,11 @@ def submission_services() -> SubmissionServices:
 def analysis_services() -> AnalysisServices:
     """Return the current application's services of results."""
     return context().analysis
+
+
+def pipeline_services() -> PipelineServices:
+    """Return the current application's services of pipelines."""
+    return context().pipelines
 
 
 def comparison_services() -> ComparisonServices:

@@ -11,6 +11,7 @@ PARAMETERS: Mapping[tuple[str, str], tuple[str, str | int]] = {
     ("simulations", "task"): ("Number of the task, from 0; -1 for the simulation as a whole.", 0),
     ("simulations", "name"): ("Name of the artifact, which may contain folders.", "trace.f32.zz"),
     ("comparisons", "id"): ("Id of the comparison, as in the answer to its request.", EXAMPLE_ID),
+    ("pipelines", "id"): ("Id of the pipeline, as in the answer to its request.", EXAMPLE_ID),
     ("imports", "id"): ("Id of the import, as in the answer to its request.", EXAMPLE_ID),
     ("models", "model"): (
         "Name of the model (its newest version), `name@version`, `name@tag`, `name@digest`, id or digest.",

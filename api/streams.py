@@ -14,6 +14,7 @@ from api.context import submission_services as services
 from common.errors import PlatformError, TooManyStreams
 from core.domain.submissions.records import Event
 from core.services.comparisons.comparisons import Comparisons
+from core.services.pipelines.pipelines import Pipelines
 from core.services.simulations.list_changes import Changes
 from core.services.simulations.results import Results
 
@@ -110,7 +111,7 @@ def stream(
 
 
 def stream_events(
-    source: Results | Comparisons, id: str, query: Mapping[str, Any], headers: Mapping[str, Any]
+    source: Results | Comparisons | Pipelines, id: str, query: Mapping[str, Any], headers: Mapping[str, Any]
 ) -> Response:
     """Answer with events after `Last-Event-ID` or `after`; with 204 if none will follow: a browser reconnects no more.
 

@@ -58,6 +58,10 @@ class UnknownComparison(NotFound):
     """There is no comparison with this id. `GET /v1/comparisons` lists them."""
 
 
+class UnknownPipeline(NotFound):
+    """There is no pipeline with this id. `GET /v1/pipelines` lists them."""
+
+
 class UnknownArtifact(NotFound):
     """This simulation has no artifact of that task and name. `GET .../artifacts` lists them."""
 

@@ -234,6 +234,7 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
             submissions=platform.submissions,
             analysis=platform.analysis,
             comparisons=platform.comparisons,
+            pipelines=platform.pipelines,
             operations=platform.operations,
             names=settings.names,
             max_upload=settings.max_upload,

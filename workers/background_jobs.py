@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from common.errors import StoreUnavailable
-from core.services.service_groups import FileServices, JobServices
+from core.services.service_groups import FileServices, JobServices, PipelineServices
 from runtimes import catalogue, environments
 from runtimes.harness.runner.processes import WorkerSpec
 from workers import replay_job
@@ -21,10 +21,17 @@ class Jobs:
     """The functions of all kinds of job, over the services."""
 
     def __init__(
-        self, services: JobServices, files: FileServices, *, environments_folder: Path, sandbox: int | None
+        self,
+        services: JobServices,
+        files: FileServices,
+        pipelines: PipelineServices,
+        *,
+        environments_folder: Path,
+        sandbox: int | None,
     ) -> None:
         self._services = services
         self._files = files
+        self._pipelines = pipelines
         self._environments = environments_folder
         self._sandbox = sandbox
 
@@ -40,6 +47,7 @@ class Jobs:
             "log": self._services.run_logging.log,
             "collect": self.collect,
             "compare": self._services.comparison_batches.advance,
+            "pipeline": self._pipelines.pipeline_steps.advance,
             "delete": self._services.deletion.remove,
             "replay": self.replay,
             "sweep": self.sweep,

@@ -46,8 +46,8 @@ class ModelSchema(Open):
         allow_none=True,
     )
     source = dictionary(
-        "The reference that it was imported by and what that resolved to (`POST /v1/imports`); null if its bytes"
-        " were sent.",
+        "The reference that it was imported by and what that resolved to (`POST /v1/imports`), or the `simulation`,"
+        " `task` and `file` whose output it is; null if its bytes were sent.",
         allow_none=True,
     )
     tags = array(fields.String(), "Tags that refer to this version, without `latest`.")

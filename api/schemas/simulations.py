@@ -228,6 +228,10 @@ class SimulationSchema(Open):
     trusted = boolean(
         "Whether its model runs in the evaluator's process, where nothing keeps it from its score; false: isolated."
     )
+    outputs = dictionary(
+        "What its declared outputs became at its end, by their names: `as`, `file`, `task` and `digest` of the file,"
+        " `id`, `name` and `reference` of the model or dataset, or an `error`. Empty before, and without any."
+    )
     spec = dictionary("The submission.")
     provenance = dictionary(
         "Resolved versions and digests: everything that results depend on.", attribute="provenance_document"

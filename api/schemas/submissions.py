@@ -29,6 +29,7 @@ from core.domain.scheduling.communications import COMMUNICATIONS
 from core.domain.scheduling.launches import STARTS
 from core.domain.submissions import scenario_text
 from core.domain.submissions.declared_members import WholeOrAuto
+from core.domain.submissions.declared_outputs import MOST_OUTPUTS
 from core.domain.submissions.selection import LARGEST as MOST_TASKS
 from core.domain.submissions.submission import MEMBERS
 
@@ -162,11 +163,37 @@ class GangSchema(Strict):
     )
 
 
+class OutputSchema(Strict):
+    """A file of the program's, and what it becomes at the end of the simulation."""
+
+    file = Text(longest=1000, required=True, description="Path of the file in `$WINDTUNNEL_OUTPUT`.")
+    kind = Choice("model", "dataset", data_key="as", required=True, description="What it becomes.")
+    name = Text(
+        NAME,
+        longest=100,
+        description="Name of the model, or of the dataset. Left out: of a model that of the file, else of the output.",
+    )
+    task = Whole(
+        description="Number of the task whose file it is. Left out: any, if all that leave it leave the same bytes."
+    )
+    format = Text(NAME, longest=100, description="Format of a model; detected from its bytes if left out.")
+    runtime = Text(NAME, longest=100, description="Runtime that a model is meant for.")
+    tags = ListField(Text(NAME, longest=100), longest=20, description="Tags to set on the new version.")
+
+    @post_load
+    def as_declared(self, data: Mapping[str, object], **_: object) -> dict[str, object]:
+        """Return the members under the names of the document, in which they are stored."""
+        return {"as" if name == "kind" else name: value for name, value in data.items()}
+
+
 #: Fields of the members whose values have schemas of their own.
 NESTED_FIELDS: Mapping[str, Callable[..., SchemaField]] = {
     "scenarios": ScenarioSelection,
     "placement": partial(fields.Nested, PlacementSchema),
     "gang": partial(fields.Nested, GangSchema),
+    "outputs": partial(
+        ObjectField, most=MOST_OUTPUTS, keys=Text(NAME, longest=100), values=fields.Nested(OutputSchema)
+    ),
 }
 #: Names in the order of the document; others come after them, as they are declared.
 ORDER = ("dataset", "runtime", "model", "upload", "model_reference", "connection", "format", "log_to_run")

@@ -98,7 +98,8 @@ class RunningTask(Record, frozen=True, kw_only=True):
 class Simulation(Record, frozen=True, kw_only=True):
     """A simulation: a model on the scenarios of a dataset. Times are UTC, ``eta`` is in seconds.
 
-    ``trusted``: its model runs in the evaluator's process, where it can change its own score.
+    ``trusted``: its model runs in the evaluator's process, where it can change its own score. ``outputs``: what its
+    declared outputs became, by their names, once it has ended.
     """
 
     id: str
@@ -124,6 +125,7 @@ class Simulation(Record, frozen=True, kw_only=True):
     started_at: datetime | None = None
     ended_at: datetime | None = None
     trusted: bool = False
+    outputs: dict[str, dict[str, object]] = {}
     spec: dict[str, Any] = {}
 
     def __repr__(self) -> str:

@@ -27,6 +27,7 @@ class SubmissionFields(TypedDict, total=False):
     log_to_run: bool | None
     worlds: int | Literal["auto"] | None
     trusted: bool | None
+    outputs: Mapping[str, Mapping[str, Any]] | None
 
 
 class DescribedField(NamedTuple):
@@ -64,4 +65,5 @@ FIELDS = (
     DescribedField(name='log_to_run', type=bool, description='At its end, log its metrics, state and address to the MLflow run of its model; where the operator allows that.', option='--log-to-run', help='Log the results to the MLflow run of the model.'),
     DescribedField(name='worlds', type=int | Literal["auto"], description='Most scenarios that a worker plays side by side, or `auto`, as if left out: the platform decides. The results do not depend on it. It has no effect where a model server serves one scenario at a time: with `batch` above 1, and with simulators, formats and deadlines that do not permit more.', low=1, high=64, option='--worlds', metavar='N', help='Most scenarios that a worker plays side by side, or auto.', label='Scenarios side by side', placeholder='auto'),
     DescribedField(name='trusted', type=bool, description="Run the model in the evaluator's process, where the operator allows that: faster, for models of your own. The results are the same, but nothing keeps the model from its score any more. No leaderboard and no gate takes them unless it is asked to.", option='--trusted', help="Run your own model in the evaluator's process: faster; it can change its score."),
+    DescribedField(name='outputs', type=Mapping[str, Mapping[str, Any]], description='Files that the program leaves in `$WINDTUNNEL_OUTPUT` and that become models or datasets at its end, by a name of yours. Of gangs only.'),
 )

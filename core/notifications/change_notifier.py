@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from common.errors import PlatformError, TooManyStreams
 from core.notifications.notifier import Notifier
-from core.store import comparisons, simulations
+from core.store import comparisons, pipelines, simulations
 from core.store.database import Connection, Database
 
 logger = logging.getLogger(__name__)
@@ -165,11 +165,15 @@ class ChangeNotifier:
 
 
 def simulation_waiters(changes: ChangeNotifier, *, slots: int) -> Waiters:
-    """Make the waiters of simulations and comparisons, for streams: at most ``slots``. LIST: all simulations."""
+    """Make the waiters of simulations, comparisons and pipelines, for streams: at most ``slots``.
+
+    LIST: all simulations.
+    """
     return changes.waiters(_versions, slots=slots, full=lambda: TooManyStreams(retry_after=5))
 
 
 def _versions(c: Connection, ids: Sequence[str]) -> Mapping[str, int]:
     versions = simulations.versions(c, ids)
-    versions |= comparisons.versions(c, [id for id in ids if id not in versions and id != LIST])
+    for others in (comparisons, pipelines):
+        versions |= others.versions(c, [id for id in ids if id not in versions and id != LIST])
     return versions | {LIST: int(simulations.last_change(c) * 1e6)} if LIST in ids else versions

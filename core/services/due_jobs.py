@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from core.domain.scheduling.due_jobs import due_job
 from core.domain.scheduling.preparation import JOBS, Preparation
 from core.domain.scheduling.states import State
-from core.store import comparisons, datasets, model_imports, run_logs, simulations
+from core.store import comparisons, datasets, model_imports, pipelines, run_logs, simulations
 from core.store.database import Connection, Database
 
 #: The id of the periodic job `sweep`.
@@ -46,6 +46,7 @@ _READ: Mapping[str, Callable[[Connection, float], list[str]]] = {
     "import": model_imports.CLAIMS.due,
     "log": run_logs.CLAIMS.due,
     "compare": comparisons.CLAIMS.due,
+    "pipeline": pipelines.CLAIMS.due,
     "collect": lambda c, now: simulations.unsummed(c),
     "delete": simulations.DELETED.due,
 }

@@ -32,6 +32,9 @@ from core.services.operations.cache_use import CacheUse, Nodes
 from core.services.operations.machine_storage import MachineStorage
 from core.services.operations.queue import Queue
 from core.services.operations.storage_use import StorageUse
+from core.services.pipelines.pipeline_steps import PipelineSteps
+from core.services.pipelines.pipelines import Pipelines
+from core.services.pipelines.step_resolution import StepResolution
 from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import LeaseOptions, Leases
 from core.services.scheduling.model_environments import ModelEnvironments
@@ -43,6 +46,7 @@ from core.services.service_groups import (
     FileServices,
     JobServices,
     OperationServices,
+    PipelineServices,
     SchedulingServices,
     SubmissionServices,
 )
@@ -52,6 +56,7 @@ from core.services.simulations.finalization import Finalization
 from core.services.simulations.list_changes import ListChanges
 from core.services.simulations.results import Results
 from core.services.simulations.run_logging import RunLogging
+from core.services.simulations.simulation_outputs import SimulationOutputs
 from core.services.simulations.simulations import SimulationOptions, Simulations
 from core.services.standstill import Standstill
 from core.services.store_health import StoreHealth
@@ -88,6 +93,7 @@ class Platform:
     submissions: SubmissionServices
     analysis: AnalysisServices
     comparisons: ComparisonServices
+    pipelines: PipelineServices
     operations: OperationServices
     scheduling: SchedulingServices
     jobs: JobServices
@@ -168,6 +174,8 @@ def build(
     submissions = _submission_services(shared, files.models, resolver, changes, standstill)
     analysis = _analysis_services(shared, submissions.simulations)
     scheduling = _scheduling_services(shared, catalogue.datasets)
+    comparisons = Comparisons(database, notifier, changes, resolver)
+    outputs = SimulationOutputs(database, shared.results, files.models, catalogue.datasets)
     return Platform(
         database=database,
         store=store,
@@ -178,12 +186,20 @@ def build(
         submissions=submissions,
         analysis=analysis,
         comparisons=ComparisonServices(
-            comparisons=Comparisons(database, notifier, changes, resolver),
+            comparisons=comparisons,
             comparison_flips=ComparisonFlips(database, shared.results),
+        ),
+        pipelines=PipelineServices(
+            Pipelines(database, notifier, changes, resolver, comparisons),
+            PipelineSteps(
+                database, notifier, submissions.simulations, comparisons, StepResolution(resolver, comparisons, outputs)
+            ),
         ),
         operations=_operation_services(shared, files.disk_floor),
         scheduling=scheduling,
-        jobs=_job_services(shared, files, catalogue.datasets, submissions, scheduling.staging, analysis.replays),
+        jobs=_job_services(
+            shared, files, catalogue.datasets, submissions, scheduling.staging, analysis.replays, outputs
+        ),
     )
 
 
@@ -321,6 +337,7 @@ def _job_services(
     submissions: SubmissionServices,
     staging: Staging,
     replays: Replays,
+    outputs: SimulationOutputs,
 ) -> JobServices:
     database, store, notifier, results = shared.database, shared.store, shared.notifier, shared.results
     options = shared.options
@@ -337,7 +354,7 @@ def _job_services(
         ),
         model_imports=submissions.model_imports,
         run_logging=RunLogging(database, notifier, shared.origins),
-        finalization=Finalization(database, store, notifier, results),
+        finalization=Finalization(database, store, notifier, results, outputs),
         comparison_batches=ComparisonBatches(database, notifier, submissions.simulations, results, shared.specs),
         deletion=Deletion(database, store),
         replays=replays,

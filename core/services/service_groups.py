@@ -22,6 +22,8 @@ from core.services.datasets.scenario_maps import ScenarioMaps
 from core.services.operations.cache_use import CacheUse
 from core.services.operations.queue import Queue
 from core.services.operations.storage_use import StorageUse
+from core.services.pipelines.pipeline_steps import PipelineSteps
+from core.services.pipelines.pipelines import Pipelines
 from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.staging import Staging
@@ -92,6 +94,14 @@ class ComparisonServices:
 
     comparisons: Comparisons
     comparison_flips: ComparisonFlips
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineServices:
+    """Pipelines of submissions and comparisons, and the job that submits their steps."""
+
+    pipelines: Pipelines
+    pipeline_steps: PipelineSteps
 
 
 @dataclass(frozen=True, slots=True)

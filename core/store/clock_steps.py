@@ -13,7 +13,7 @@ from sqlalchemy import Connection, TextClause, text
 #: Seconds: a claim that ends later than this was taken before the step; it then ends after ``CLAIM_REST``, in which a
 #: job that is alive renews it.
 LONGEST_CLAIM, CLAIM_REST = 60.0, 9.0
-#: Seconds that a simulation, a comparison, an import or the log of a run waits for its next attempt at most.
+#: Most seconds that a simulation, comparison, pipeline, import or the log of a run waits for its next attempt.
 LONGEST_PAUSE = 900.0
 #: Seconds by which clocks of the servers behind one database address may differ.
 TOLERANCE = 1.0
@@ -71,6 +71,12 @@ TIMES: Mapping[str, tuple[Time, str]] = {
     "comparisons.ended_at": (Time.RECORD, ""),
     "comparison_models.created_at": (Time.RECORD, ""),
     "comparison_models.ended_at": (Time.RECORD, ""),
+    "pipelines.not_before": (Time.PAUSE, "state IN ('running', 'cancelling')"),
+    "pipelines.claim_until": (Time.CLAIM, "claim IS NOT NULL"),
+    "pipelines.created_at": (Time.RECORD, ""),
+    "pipelines.ended_at": (Time.RECORD, ""),
+    "pipeline_steps.started_at": (Time.RECORD, ""),
+    "pipeline_steps.ended_at": (Time.RECORD, ""),
 }
 
 

@@ -107,6 +107,13 @@ def by_id(c: Connection, id: str) -> DatasetVersionRow | None:
     return read_row(c.execute(alive).first(), DatasetVersionRow)
 
 
+def of_source(c: Connection, project: str, name: str, source: str) -> DatasetVersionRow | None:
+    """Return the newest version of a name with this source, in any state but `deleted`."""
+    alive = (versions.c.name == name, versions.c.source == source, versions.c.state != "deleted")
+    query = _SELECT.where(versions.c.project == project, *alive).order_by(versions.c.id.desc())
+    return read_row(c.execute(query.limit(1)).first(), DatasetVersionRow)
+
+
 def find(c: Connection, project: str, ref: str) -> DatasetVersionRow | None:
     """Return the version with this id, digest, name (its latest), ``name@version`` or ``name@tag``.
 

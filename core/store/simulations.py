@@ -66,6 +66,7 @@ class SimulationRow(StoredRow, frozen=True, gc=False):
     started_at: float | None
     ended_at: float | None
     submitted_by: str
+    outputs: str | None
 
 
 class QueuedRow(StoredRow, frozen=True, gc=False):

@@ -154,6 +154,7 @@ simulations = Table(
     Column("search", Text, nullable=False, server_default=""),  # see core/domain/submissions/listing.py
     Column("changed_at", Float(53)),  # of its newest event, or of its deletion; null: before this column existed
     Column("headline", Text),  # JSON, the members of the summary that a list has; null: ended by an earlier version
+    Column("outputs", Text),  # JSON: what its declared outputs became; null: it declares none, or has not ended
     Index("simulations_state", "state", "id"),
     Index("simulations_unsummed", "state", "id", **_where("summary IS NULL")),
     Index("simulations_deleted", "id", **_where("deleted_at IS NOT NULL")),
@@ -480,4 +481,47 @@ comparison_simulations = Table(
     Column("batch", Integer, primary_key=True),
     Column("simulation_id", Text, nullable=False),
     Index("comparison_simulations_simulation", "simulation_id"),
+)
+
+pipelines = Table(
+    "pipelines",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("name", Text, nullable=False, server_default=""),
+    Column("state", Text, nullable=False),  # see core/domain/pipelines/pipeline_states.py
+    Column("event_seq", Integer, nullable=False, server_default="0"),
+    Column("labels", Text, nullable=False, server_default="{}"),
+    Column("submitted_by", Text, nullable=False, server_default=""),
+    Column("reason", Text),
+    Column("failures", Integer, nullable=False, server_default="0"),  # of its job, in a row
+    Column("not_before", Float(53), nullable=False, server_default="0"),
+    Column("claim", Text),
+    Column("claim_until", Float(53), nullable=False, server_default="0"),
+    Column("created_at", Float(53), nullable=False),
+    Column("ended_at", Float(53)),
+    Index("pipelines_unended", "id", **_where("state IN ('running', 'cancelling')")),
+)
+
+pipeline_steps = Table(
+    "pipeline_steps",
+    metadata,
+    Column("pipeline_id", Text, primary_key=True),
+    Column("ordinal", Integer, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # submission | comparison
+    Column("document", Text, nullable=False),  # JSON: what it submits, with references to outputs of other steps
+    Column("waits_for", Text, nullable=False),  # JSON: ordinals
+    Column("retries", Integer, nullable=False, server_default="0"),
+    Column("fresh", Integer, nullable=False, server_default="0"),
+    Column("state", Text, nullable=False),
+    Column("attempt", Integer, nullable=False, server_default="1"),
+    Column("run_id", Text),  # its simulation or comparison; if it is skipped, that of an earlier step
+    Column("digest", Text),  # of what it submits, resolved to digests; null: not resolved, or nothing equals it
+    Column("outputs", Text),  # JSON, as those of its simulation
+    Column("reason", Text),
+    Column("started_at", Float(53)),
+    Column("ended_at", Float(53)),
+    Index("pipeline_steps_run", "run_id", **_where("run_id IS NOT NULL")),
+    Index("pipeline_steps_digest", "digest", **_where("digest IS NOT NULL")),
 )

@@ -224,7 +224,8 @@ def test_an_archive_is_complete_although_the_number_of_workers_changed_meanwhile
             return measurement
 
     resizing_results = ResizingResults(platform.database, platform.store, platform.submissions.changes)
-    finalization = Finalization(platform.database, platform.store, platform.notifier, resizing_results)
+    outputs = platform.jobs.finalization.outputs
+    finalization = Finalization(platform.database, platform.store, platform.notifier, resizing_results, outputs)
     LeasingWorker(replace(platform, jobs=replace(platform.jobs, finalization=finalization))).run_to_end(id)
     assert resizing_results.resized
     response = client.get(f"/v1/simulations/{id}/archive")
@@ -302,7 +303,9 @@ def test_a_replay_whose_evaluator_ends_three_times_is_refused_and_not_computed_a
     id = submit(tasks=3, params={"crash_at": 0}).json["id"]
     trace = zlib.compress(bytes(16))
     worker.run_to_end(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): trace})
-    make = Jobs(platform.jobs, platform.files, environments_folder=ENVIRONMENTS, sandbox=None).table["replay"]
+    make = Jobs(
+        platform.jobs, platform.files, platform.pipelines, environments_folder=ENVIRONMENTS, sandbox=None
+    ).table["replay"]
     path = f"/v1/simulations/{id}/tasks/0/replay"
     for _ in range(2):
         with pytest.raises(EvaluatorEnded):

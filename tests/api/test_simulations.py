@@ -539,7 +539,12 @@ def test_a_retry_reads_results_that_are_compacted_meanwhile(
         if not compacted:  # once, like the compaction at the end of a concurrent retry
             compacted.extend(dict.fromkeys(segment.object for segment in inheritance.kept))
             finalization = Finalization(
-                platform.database, platform.store, platform.notifier, platform.analysis.results, compact_above=1
+                platform.database,
+                platform.store,
+                platform.notifier,
+                platform.analysis.results,
+                platform.jobs.finalization.outputs,
+                compact_above=1,
             )
             finalization.compact(f"{id}.0")
             assert not {*compacted} & {*platform.store.list(f"results/{id}/")}

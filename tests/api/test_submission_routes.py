@@ -106,8 +106,8 @@ STORED: Mapping[str, Any] = {
     "worlds": 16,
     "trusted": True,
 }
-#: Members that others exclude: tests of gangs, checks, imports and MLflow's runs have them.
-ELSEWHERE = {"gang", "dry_run", "model_reference", "connection", "format", "log_to_run"}
+#: Members that others exclude, or that need a gang: tests of gangs, checks, imports and MLflow's runs have them.
+ELSEWHERE = {"gang", "dry_run", "model_reference", "connection", "format", "log_to_run", "outputs"}
 
 
 @pytest.mark.parametrize("route", ["/v1/reruns", "/v1/simulations"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Float, Integer, insert, text, update
 
-from core.store import comparisons, datasets, model_imports, run_logs, simulations
+from core.store import comparisons, datasets, model_imports, pipelines, run_logs, simulations
 from core.store.claims import Claims, HeldClaim
 from core.store.database import Connection, Database
 
@@ -28,6 +28,7 @@ TABLES = {
     "run logs": ClaimedTable(run_logs.CLAIMS, {"state": "waiting"}, {"state": "logged"}),
     "imports": ClaimedTable(model_imports.CLAIMS, {"state": "fetching"}, {"state": "ready"}),
     "comparisons": ClaimedTable(comparisons.CLAIMS, {"state": "cancelling"}, {"state": "cancelled"}),
+    "pipelines": ClaimedTable(pipelines.CLAIMS, {"state": "cancelling"}, {"state": "cancelled"}),
     "versions": ClaimedTable(datasets.CLAIMS, {"state": "registering"}, {"state": "ready"}),
     "prefetches": ClaimedTable(datasets.PREFETCHES, {"state": "fetching"}, {"state": "ready"}),
     "staged simulations": ClaimedTable(simulations.STAGING, {"state": "staging"}, {"state": "queued"}),
@@ -108,7 +109,9 @@ def test_the_claim_of_a_process_of_another_version_holds(database: Database, tab
     assert take(database, table, OURS, 110.0)
 
 
-@pytest.mark.parametrize("name", ["imports", "versions", "prefetches", "comparisons", "deleted simulations"])
+@pytest.mark.parametrize(
+    "name", ["imports", "versions", "prefetches", "comparisons", "pipelines", "deleted simulations"]
+)
 def test_a_row_is_due_until_a_job_claims_it_and_when_the_claim_has_expired(database: Database, name: str) -> None:
     claimed = filled(database, name)
     with database.read() as c:

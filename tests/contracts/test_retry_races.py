@@ -31,7 +31,7 @@ def test_results_that_are_inherited_while_another_retry_compacts_them_stay_reada
     database: Database, tmp_path: Path
 ) -> None:
     store = FilesystemStore(tmp_path / "objects")
-    finalization = Finalization(database, store, LocalNotifier(), None, compact_above=1)  # type: ignore[arg-type]
+    finalization = Finalization(database, store, LocalNotifier(), None, None, compact_above=1)  # type: ignore[arg-type]
 
     def prepare(c: Connection) -> None:
         add_simulation(c, "first")

@@ -185,10 +185,11 @@ def test_a_simulation_whose_summary_waits_for_the_store_says_so(rig: DispatcherR
     rig.dispatcher.step()
     platform = rig.platform
     results = Results(platform.database, outage.store, platform.submissions.changes)
-    finalization = Finalization(platform.database, outage.store, platform.notifier, results)
+    outputs = platform.jobs.finalization.outputs
+    finalization = Finalization(platform.database, outage.store, platform.notifier, results, outputs)
     outage.begin()
     services = replace(platform.jobs, finalization=finalization)
-    jobs = Jobs(services, platform.files, environments_folder=Path(), sandbox=None)
+    jobs = Jobs(services, platform.files, platform.pipelines, environments_folder=Path(), sandbox=None)
     jobs.table["collect"](id)  # does not fail
     waiting = platform.submissions.simulations.get(id)
     assert waiting.state is State.RUNNING and waiting.reason and "its summary waits" in waiting.reason

@@ -109,6 +109,13 @@ KINDS: tuple[JobKind, ...] = (
         resident=True,
     ),
     JobKind(
+        name="pipeline",
+        does="submits the steps of a pipeline that are ready, and adds those that have ended",
+        concurrency=1,
+        timeout=3600,
+        resident=True,
+    ),
+    JobKind(
         name="delete",
         does="removes the objects and rows of a deleted simulation",
         concurrency=1,

@@ -1,7 +1,7 @@
 """Records that services accept and return: models, simulations, events."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from core.domain.scheduling.states import FINAL, State
@@ -98,6 +98,7 @@ class Simulation:
     results_digest: str | None = None
     dry_run: bool = False
     trusted: bool = False
+    outputs: Mapping[str, object] = field(default_factory=dict)  # declared_outputs.MadeOutput, by name; empty: none yet
 
     @property
     def final(self) -> bool:

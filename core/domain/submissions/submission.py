@@ -16,6 +16,7 @@ from core.domain.submissions.declared_members import (
     WholeOrAuto,
     declared_members,
 )
+from core.domain.submissions.declared_outputs import MOST_OUTPUTS
 from core.domain.submissions.selection import LARGEST
 
 #: The largest integer that every reader of JSON and every database here can hold.
@@ -192,6 +193,14 @@ class Submission:
         ),
         CommandOption("Run your own model in the evaluator's process: faster; it can change its score.", agents=False),
     ] = False
+    outputs: Annotated[  # declared_outputs.DeclaredOutput, by name
+        Mapping[str, Mapping[str, object]],
+        Member(
+            "Files that the program leaves in `$WINDTUNNEL_OUTPUT` and that become models or datasets at its end, by"
+            " a name of yours. Of gangs only.",
+            longest=MOST_OUTPUTS,
+        ),
+    ] = field(default_factory=dict)
 
 
 #: The members that a caller may send.

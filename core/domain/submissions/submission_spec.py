@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from common.errors import Invalid
 from core.domain.scheduling.launches import Gang, Placement, replicas
+from core.domain.submissions.declared_outputs import declared_outputs
 from core.domain.submissions.stored_documents import decode_document, unreadable
 
 
@@ -19,6 +21,7 @@ class SubmissionSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_failures: int | None = None
     gang: Mapping[str, object] | None = None
     placement: Mapping[str, object] | None = None
+    outputs: Mapping[str, Mapping[str, object]] = {}
 
     @property
     def executor(self) -> str:
@@ -40,6 +43,8 @@ def spec_of(text: str) -> SubmissionSpec:
             msgspec.convert(spec.gang, Gang)
         if spec.placement:
             msgspec.convert(spec.placement, Placement)
-    except msgspec.ValidationError as error:
+        if spec.outputs:
+            declared_outputs(spec.outputs)
+    except (Invalid, msgspec.ValidationError) as error:
         raise unreadable(SubmissionSpec.__name__, error) from None
     return spec

@@ -41,7 +41,7 @@ from core.services.simulations.new_simulations import resubmission
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
 from core.store import comparisons as store
-from core.store import simulations
+from core.store import pipelines, simulations
 from core.store.claims import HeldClaim
 from core.store.comparisons import BatchSimulationRow, ComparedModelRow, ComparisonRow
 from core.store.database import Connection, Database
@@ -283,7 +283,14 @@ class ComparisonBatches:
             store.move(c, id, state, self._database.now(c), reason=reason.format(id=id) if failed else None)
 
         self._database.write(write)
+        self._announce_end(id)
+
+    def _announce_end(self, id: str) -> None:
         self._notifier.publish(id)
+        with self._database.read() as c:
+            pipeline = pipelines.pipeline_of(c, id)
+        if pipeline is not None:
+            self._notifier.enqueue("pipeline", pipeline)
 
     # -- cancellation
 
@@ -303,7 +310,7 @@ class ComparisonBatches:
                 store.move(c, id, ComparisonState.CANCELLED, self._database.now(c), reason=row.reason)
 
         self._database.write(write)
-        self._notifier.publish(id)
+        self._announce_end(id)
         return 0.0
 
     # -- groups

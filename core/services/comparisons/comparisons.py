@@ -1,7 +1,7 @@
 """Comparisons of models: create, get, list, add a model, cancel, retry, delete. Names are resolved to digests once."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -67,11 +67,12 @@ class Comparisons:
         key: str | None = None,
         request_digest: str = "",
         submitted_by: str = "",
+        within: Callable[[Connection, str], None] | None = None,
     ) -> tuple[dict[str, object], bool]:
         """Store a comparison and let its first batch be submitted; return it, and whether ``key`` was used before.
 
         Raise Invalid (or a subclass) for a comparison that can never run, IdempotencyMismatch if the key was used with
-        another request.
+        another request. ``within``: called with the new id in the transaction that stores it.
         """
         if key is not None:
             with self._database.read() as c:
@@ -105,12 +106,21 @@ class Comparisons:
             store.add(c, id, row, now)
             for ordinal, (submission, resolved) in enumerate((first, *others)):
                 _add_model(c, id, ordinal, submission, resolved, now)
+            if within is not None:
+                within(c, id)
             return None
 
         if (previous := self._database.write(write)) is not None:
             return self.get(previous), True
         self._notifier.enqueue("compare", id)
         return self.get(id), False
+
+    def check(self, request: ComparisonRequest) -> list[Provenance]:
+        """Return the provenance of each model of a request. Raise Invalid for one that can never run."""
+        _check_models(request)
+        resolved = [each for _, each in self._resolve_all(request)]
+        _check_question(request, resolved[0])
+        return [each.provenance for each in resolved]
 
     def _resolve_all(self, request: ComparisonRequest) -> list[tuple[Submission, Resolved]]:
         """Resolve the models of a request, on the same version of the dataset. Raise Invalid for equal ones."""
@@ -161,7 +171,7 @@ class Comparisons:
                 store.move(c, id, ComparisonState.RUNNING, now, reason=None)
 
         self._database.write(write)
-        return self._changed(id)
+        return self._announce_change(id)
 
     # -- queries
 
@@ -229,7 +239,7 @@ class Comparisons:
             store.move(c, id, ComparisonState.CANCELLING, now, reason="cancelled by its owner")
 
         self._database.write(write)
-        return self._changed(id)
+        return self._announce_change(id)
 
     def retry(self, id: str) -> dict[str, object]:
         """Let the models that failed or were cancelled go on where they stopped. Raise IllegalTransition for none."""
@@ -250,7 +260,7 @@ class Comparisons:
                 store.move(c, id, ComparisonState.RUNNING, now, reason=None)
 
         self._database.write(write)
-        return self._changed(id)
+        return self._announce_change(id)
 
     def delete(self, id: str) -> None:
         """Delete a comparison that has ended, and its simulations."""
@@ -272,7 +282,7 @@ class Comparisons:
             self._notifier.enqueue("delete", simulation)
         self._notifier.publish(id)
 
-    def _changed(self, id: str) -> dict[str, object]:
+    def _announce_change(self, id: str) -> dict[str, object]:
         self._notifier.publish(id)
         self._notifier.enqueue("compare", id)
         return self.get(id)

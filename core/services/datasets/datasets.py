@@ -32,6 +32,7 @@ from core.services.datasets.descriptions import (
 )
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.source_kinds import source_of_request, stored_source
+from core.services.datasets.source_kinds.base import SourceKind
 from core.services.unreadable_rows import readable
 from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.uploads import Uploads
@@ -79,18 +80,20 @@ class Datasets:
 
     def register(self, name: str, source: Mapping[str, object], tags: Sequence[str] = ()) -> dict[str, object]:
         """Insert a version in the state `registering` and enqueue its job. Raise Invalid for an invalid source."""
-        if name in datasets():
-            raise Invalid(f"{name} is a built-in dataset; choose another name.")
-        if not _NAME.fullmatch(name) or _ID.fullmatch(name):
-            raise Invalid("A name has up to 100 letters, digits, dots, dashes and underscores, and is not an id.")
+        check_name(name)
+        chosen = source_of_request(source, self._uploads, self._sources)
+        return version_document(self.register_source(name, chosen, tags), [])
+
+    def register_source(self, name: str, chosen: SourceKind, tags: Sequence[str] = ()) -> DatasetVersionRow:
+        """Insert a version in the state `registering` and enqueue its job; return its row. Raise Invalid."""
+        check_name(name)
         tags = check_tags(tags)
         self._floor.check()
-        chosen = source_of_request(source, self._uploads, self._sources)
         row = {
             "id": new_id(datetime.now(UTC)),
             "project": PROJECT,
             "name": name,
-            "source": json.dumps(msgspec.to_builtins(chosen), sort_keys=True),
+            "source": _source_text(chosen),
             "tags": json.dumps(tags),
         }
 
@@ -101,7 +104,16 @@ class Datasets:
 
         added = self._database.write(write)
         self._notifier.enqueue("register", row["id"])
-        return version_document(added, [])
+        return added
+
+    def version_of_source(self, name: str, chosen: SourceKind) -> DatasetVersionRow | None:
+        """Return the newest version of exactly this source, in any state but `deleted`; None: there is none.
+
+        Of a version whose content another has already, the other is returned.
+        """
+        with self._database.read() as c:
+            row = store.of_source(c, PROJECT, name, _source_text(chosen))
+            return store.by_id(c, row.same_as) if row is not None and row.same_as is not None else row
 
     # -- queries
 
@@ -451,6 +463,19 @@ class Datasets:
                 return 0
         self._objects.delete(key)
         return 1
+
+
+def check_name(name: str) -> None:
+    """Raise Invalid for a name that no registered dataset may have."""
+    if name in datasets():
+        raise Invalid(f"{name} is a built-in dataset; choose another name.")
+    if not _NAME.fullmatch(name) or _ID.fullmatch(name):
+        raise Invalid("A name has up to 100 letters, digits, dots, dashes and underscores, and is not an id.")
+
+
+def _source_text(source: SourceKind) -> str:
+    """Return the stored text of a source: equal sources have equal text."""
+    return json.dumps(msgspec.to_builtins(source), sort_keys=True)
 
 
 def _built_in(ref: str, version: str | None = None) -> Dataset | None:

@@ -5,16 +5,20 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 
+import msgspec
+
 from common.errors import Conflict, UnknownSimulation, UnreadableRow
 from core.domain.results.outcomes import outcome_of
 from core.domain.scheduling.states import FINAL, State
+from core.domain.submissions.declared_outputs import declared_outputs, failures_of
 from core.domain.submissions.submission_spec import spec_of
 from core.notifications.notifier import Notifier
 from core.services.claims import claimed
 from core.services.simulations.headlines import summary_columns
 from core.services.simulations.results import SEGMENTS, Results
+from core.services.simulations.simulation_outputs import SimulationOutputs
 from core.services.simulations.summaries import SimulationSummary, summarize
-from core.store import comparisons, leases, results, simulations
+from core.store import comparisons, leases, pipelines, results, simulations
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
 
@@ -32,12 +36,20 @@ class Finalization:
     """Finalizes simulations. Idempotent, also after a crash at any point."""
 
     def __init__(
-        self, database: Database, store: ObjectStore, notifier: Notifier, read: Results, *, compact_above: int = FEW
+        self,
+        database: Database,
+        store: ObjectStore,
+        notifier: Notifier,
+        read: Results,
+        outputs: SimulationOutputs,
+        *,
+        compact_above: int = FEW,
     ) -> None:
         self._database = database
         self._store = store
         self._notifier = notifier
         self._read = read
+        self.outputs = outputs
         self._compact_above = compact_above
 
     def collect(self, id: str) -> None:
@@ -80,7 +92,8 @@ class Finalization:
         if decided is None and state is not State.RUNNING:
             return
         try:
-            limit = spec_of(row.spec).max_failures
+            spec = spec_of(row.spec)
+            declared = declared_outputs(spec.outputs)
             summary = self._summary_of(row)
         except UnreadableRow as error:
             self._end_unreadable(row, decided or State.ERRORED, row.reason if decided else error.detail)
@@ -89,14 +102,20 @@ class Finalization:
             tasks = summary.tasks
             if tasks.done != tasks.total:
                 raise Conflict(f"Simulation {id} has {tasks.done} results for {tasks.total} tasks.")
-            final_state, reason = outcome_of(limit, tasks.done, tasks.failed, summary.errors)
+            final_state, reason = outcome_of(spec.max_failures, tasks.done, tasks.failed, summary.errors)
             self.compact(self._stage_of(id))
         else:
             final_state, reason = decided, row.reason
+        outputs: str | None = None
+        if declared and decided is None:
+            if (made := self.outputs.make(id, declared)) is None:
+                self.explain(id, "its results are complete; one of its outputs is being registered as a dataset")
+                return  # due again, as long as it has not ended
+            outputs, reason = msgspec.json.encode(made).decode(), reason or failures_of(made)
 
         def end(c: Connection) -> None:
             now = self._database.now(c)
-            simulations.move(c, id, state, final_state, now, reason=reason, **summary.columns())
+            simulations.move(c, id, state, final_state, now, reason=reason, outputs=outputs, **summary.columns())
             if simulations.find(c, id).spec != row.spec:
                 raise _SpecChanged
 
@@ -133,9 +152,11 @@ class Finalization:
         self._notifier.publish(id)
         self._notifier.wake("dispatch")
         with self._database.read() as c:
-            comparison = comparisons.comparison_of(c, id)
+            comparison, pipeline = comparisons.comparison_of(c, id), pipelines.pipeline_of(c, id)
         if comparison is not None:
             self._notifier.enqueue("compare", comparison)
+        if pipeline is not None:
+            self._notifier.enqueue("pipeline", pipeline)
 
     def _summary_of(self, row: simulations.SimulationRow) -> SimulationSummary:
         """Summarize a simulation's present results."""

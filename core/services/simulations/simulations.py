@@ -308,6 +308,7 @@ class Simulations:
             submitted_by=row.submitted_by or None,
             dry_run=bool(row.dry_run),
             trusted=provenance.play.trusted,
+            outputs=load_document(row.outputs) if row.outputs else {},
         )
 
     def _waiting_for(self, closed: Mapping[str, str], spec: SubmissionSpec) -> str | None:
@@ -392,7 +393,7 @@ def _of_columns(row: store.SimulationRow) -> store.SimulationRow:
     """Return a row without its documents, of which one cannot be read: with what the other columns tell."""
     provenance = provenance_of_columns(row.dataset, row.runtime, row.model, row.digest)
     documents = {"spec": "{}", "provenance": json.dumps(provenance.document()), "labels": "{}"}
-    return msgspec.structs.replace(row, **documents, summary=None, headline=None, progress=None)
+    return msgspec.structs.replace(row, **documents, summary=None, headline=None, progress=None, outputs=None)
 
 
 def _moment(seconds: float) -> datetime:

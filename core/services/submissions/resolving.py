@@ -15,6 +15,7 @@ from common.version import VERSION
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import PACKAGED, Gang, Placement, replicas
 from core.domain.scheduling.permissions import require_allowed
+from core.domain.submissions.declared_outputs import declared_outputs
 from core.domain.submissions.provenance import (
     ModelDependencies,
     PlatformFacts,
@@ -29,8 +30,9 @@ from core.domain.submissions.records import Model
 from core.domain.submissions.selection import LARGEST, checked_params, checked_selection, checked_sweep
 from core.domain.submissions.submission import MOST_WORLDS, RECORDS, Submission
 from core.services.datasets.catalogue import baselines
-from core.services.datasets.datasets import Datasets
+from core.services.datasets.datasets import Datasets, check_name
 from core.services.scheduling.model_environments import with_lock
+from core.services.uploads import shipped_models
 from core.services.uploads.models import Models
 from datasets.catalogue import Dataset
 from runtimes import catalogue, formats
@@ -83,6 +85,7 @@ class Resolver:
         dataset = self._datasets.find(submission.dataset)
         submission = self._with_case(submission, model, dataset)
         self._check_gang(submission, dataset)
+        _check_outputs(submission)
         require_allowed(self._with_capacity(submission), submission.placement, submission.gang)
         runtime: catalogue.Runtime | None
         if submission.model_reference is not None:
@@ -311,6 +314,22 @@ class Resolver:
         )
         lock = self._models.lock(model) if dependencies is not None else None
         return described if lock is None else with_lock(described, lock)  # else staging resolves it
+
+
+def _check_outputs(submission: Submission) -> None:
+    """Raise Invalid for outputs that can never be made."""
+    outputs = declared_outputs(submission.outputs)
+    if outputs and (submission.gang is None or not msgspec.convert(submission.gang, Gang).attended):
+        raise Invalid("`outputs` are files of a program: add a `gang` that the platform starts itself.")
+    for name, output in outputs.items():
+        if output.runtime is not None:
+            catalogue.runtime(output.runtime)
+        if output.format is not None and output.format not in formats.formats():
+            raise UnknownFormat(f"There is no format {output.format[:80]!r}. There are: {formats.listed()}.")
+        if output.name in shipped_models.shipped():
+            raise Invalid(f"`outputs.{name}`: the model {output.name!r} ships with the platform; choose another name.")
+        if output.kind == "dataset":
+            check_name(output.name or name)
 
 
 def _communication(gang: Gang | None) -> ResolvedCommunication | None:

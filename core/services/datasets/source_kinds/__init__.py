@@ -6,6 +6,7 @@ from common.errors import Invalid, UnreadableRow
 from core.domain.submissions.stored_documents import decode_document
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.source_kinds.archive_source import ArchiveSource
+from core.services.datasets.source_kinds.artifact_source import ArtifactSource
 from core.services.datasets.source_kinds.base import SourceKind
 from core.services.datasets.source_kinds.bucket_source import BucketSource
 from core.services.datasets.source_kinds.manifest_source import ManifestSource
@@ -19,6 +20,8 @@ KINDS: Mapping[str, type[SourceKind]] = {
     "s3": BucketSource,
     "manifest": ManifestSource,
 }
+#: Kinds that the platform itself makes, by a member that only they have.
+_OWN_KINDS: Mapping[str, type[SourceKind]] = {"artifact": ArtifactSource}
 #: Kinds whose files may stay in a bucket.
 IN_BUCKETS = frozenset(name for name, kind in KINDS.items() if kind.in_bucket)
 
@@ -39,7 +42,7 @@ def source_of_request(request: Mapping[str, object], uploads: Uploads, sources: 
 def stored_source(text: str) -> SourceKind:
     """Return the source of a version, from its stored text. Raise UnreadableRow if no kind has written it."""
     document = decode_document(text, dict[str, object])
-    kinds = [kind for name, kind in KINDS.items() if name in document]
+    kinds = [kind for name, kind in (*KINDS.items(), *_OWN_KINDS.items()) if name in document]
     if not kinds:
         raise UnreadableRow(f"The database has a source of a dataset of a kind that there is not: {text[:200]!r}.")
     return decode_document(text, kinds[-1])

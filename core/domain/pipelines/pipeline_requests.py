@@ -1,0 +1,106 @@
+"""Requests of pipelines, as they are parsed: steps with the documents that they submit, references in their place."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from common.errors import Invalid
+from core.domain.pipelines.references import OutputReference, references_of
+from core.domain.pipelines.step_graph import graph_of
+from core.domain.submissions.declared_outputs import DeclaredOutput, declared_outputs
+
+
+class StepDocument(msgspec.Struct, frozen=True):
+    """Members of what a step submits; ``gang``: of a program, which can leave files."""
+
+    labels: Mapping[str, str] = {}
+    outputs: Mapping[str, object] = {}
+    gang: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepRequest:
+    """A step: what it submits, as the stored form of a `Submission` or a `ComparisonRequest`, with references.
+
+    ``after``: names of steps that it waits for, besides those that it refers to. ``retries``: further attempts after
+    one that failed. ``fresh``: it runs although an equal step was complete before.
+    """
+
+    name: str
+    kind: Literal["submission", "comparison"]
+    document: Mapping[str, object]
+    after: Sequence[str] = ()
+    retries: int = 0
+    fresh: bool = False
+
+    @property
+    def read(self) -> StepDocument:
+        """The members of the document that pipelines read."""
+        return msgspec.convert(self.document, StepDocument)
+
+    @property
+    def outputs(self) -> dict[str, DeclaredOutput]:
+        """The outputs that its submission declares; a comparison has none."""
+        return declared_outputs(self.read.outputs)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineRequest:
+    """A pipeline as it is requested. ``fresh``: of all steps."""
+
+    steps: Sequence[StepRequest]
+    name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    fresh: bool = False
+
+
+def request_graph(request: PipelineRequest) -> list[list[int]]:
+    """Return for each step the numbers of those that it waits for. Raise Invalid for what can never run."""
+    referred = [references_of(step.document) for step in request.steps]
+    graph = graph_of(
+        [step.name for step in request.steps],
+        [
+            [*step.after, *(reference.step for reference in references)]
+            for step, references in zip(request.steps, referred, strict=True)
+        ],
+    )
+    by_name = {step.name: step for step in request.steps}
+    for step, references in zip(request.steps, referred, strict=True):
+        for reference in references:
+            try:
+                output_name(by_name[reference.step].outputs, reference)
+            except Invalid as error:
+                raise Invalid(f"Step {step.name!r}: {error.detail}") from None
+            if reference.output not in by_name[reference.step].outputs and by_name[reference.step].read.gang is None:
+                raise Invalid(
+                    f"Step {step.name!r} refers to an output {reference.output[:100]!r} of {reference.step!r}, which"
+                    " leaves no files: only a submission with a `gang` does. Name its model or dataset itself."
+                )
+    return graph
+
+
+def output_name(outputs: Mapping[str, DeclaredOutput], reference: OutputReference) -> str | None:
+    """Return the declared output that a reference means; None: it means a file of this name.
+
+    `model` is also the only model of a step. Raise Invalid for a `model` that does not say which, and for an output
+    that is of the other kind.
+    """
+    name = reference.output
+    if name not in outputs:
+        if name != "model":
+            return None
+        models = [name for name, output in outputs.items() if output.kind == "model"]
+        if len(models) != 1:
+            raise Invalid(
+                f"step {reference.step!r} makes {len(models)} models: declare an output `model`, or refer to one of"
+                f" {', '.join(models) or 'its files'}."
+            )
+        [name] = models
+    if outputs[name].kind != reference.kind:
+        raise Invalid(
+            f"the output {name!r} of step {reference.step!r} is a {outputs[name].kind}, and `{reference.place}` names"
+            f" a {reference.kind}."
+        )
+    return name

@@ -1,0 +1,91 @@
+"""The graph of a pipeline's steps: which wait for which, and which follow from the ends of others. Pure decisions."""
+
+from collections.abc import Collection, Sequence
+
+from common.errors import Invalid
+from common.near_names import near_names, suggestion
+from core.domain.pipelines.pipeline_states import COMPLETE, UNENDED_STEPS, StepState
+
+#: For each step, by its number, the numbers of the steps that it waits for.
+Graph = Sequence[Collection[int]]
+
+
+def graph_of(names: Sequence[str], waits_for: Sequence[Collection[str]]) -> list[list[int]]:
+    """Return for each step the numbers of those that it waits for.
+
+    Raise Invalid for a name that two steps have, for one that no step has, and for a cycle.
+    """
+    numbers: dict[str, int] = {}
+    for number, name in enumerate(names):
+        if name in numbers:
+            raise Invalid(f"Two steps have the name {name!r}: give each its own.")
+        numbers[name] = number
+    graph: list[list[int]] = []
+    for name, others in zip(names, waits_for, strict=True):
+        for other in others:
+            if other not in numbers:
+                hint = suggestion(near_names(other, names), f"There are: {', '.join(names[:20])}.")
+                raise Invalid(f"Step {name!r} waits for a step {other[:100]!r}, which there is not. {hint}")
+        graph.append(sorted({numbers[other] for other in others}))
+    if circle := cycle_of(graph):
+        path = " -> ".join(names[number] for number in circle[:20])
+        raise Invalid(f"The steps wait for each other in a circle: {path}. Remove one of these from `after`.")
+    return graph
+
+
+def cycle_of(graph: Graph) -> list[int]:
+    """Return the steps of a circle, the first again at its end; empty if there is none."""
+    remaining = set(range(len(graph))) - set(order_of(graph))
+    if not remaining:
+        return []
+    path = [min(remaining)]
+    while True:  # each that remains waits for another that remains
+        following = next(other for other in graph[path[-1]] if other in remaining)
+        if following in path:
+            return [*path[path.index(following) :], following]
+        path.append(following)
+
+
+def order_of(graph: Graph) -> list[int]:
+    """Return the steps, each after the steps that it waits for; a circle, and all that waits for it, is left out.
+
+    Among several, the first in the list comes first.
+    """
+    followers: list[list[int]] = [[] for _ in graph]
+    counts = [len(before) for before in graph]
+    for step, before in enumerate(graph):
+        for other in before:
+            followers[other].append(step)
+    order = [step for step, count in enumerate(counts) if count == 0]
+    for step in order:  # which grows meanwhile
+        for follower in followers[step]:
+            counts[follower] -= 1
+            if counts[follower] == 0:
+                order.append(follower)
+    return order
+
+
+def following_states(graph: Graph, states: Sequence[StepState]) -> dict[int, StepState]:
+    """Return the changes of waiting steps that follow from the states of others.
+
+    A step is ready once all that it waits for are complete, and is not run if one of them ends otherwise.
+    """
+    present, changes = list(states), dict[int, StepState]()
+    for step in order_of(graph):
+        if present[step] is not StepState.WAITING:
+            continue
+        before = [present[other] for other in graph[step]]
+        if all(state in COMPLETE for state in before):
+            changes[step] = present[step] = StepState.READY
+        elif any(state not in COMPLETE | UNENDED_STEPS for state in before):
+            changes[step] = present[step] = StepState.NOT_RUN
+    return changes
+
+
+def steps_after(graph: Graph, first: int) -> set[int]:
+    """Return a step and all that wait for it, also through others."""
+    after = {first}
+    for step in order_of(graph):
+        if not after.isdisjoint(graph[step]):
+            after.add(step)
+    return after

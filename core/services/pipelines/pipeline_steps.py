@@ -1,0 +1,289 @@
+"""Steps of pipelines: the job that submits those that are ready, and goes on from those that have ended.
+
+Each change is one transaction that checks the states before it, so that the job may be killed between any two and
+another attempt goes on: the row that names what a step has submitted is written with that itself.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from common.backoff import RetryPolicy
+from common.errors import Conflict, IllegalTransition, PlatformError, StoreUnavailable, UnknownPipeline, UnreadableRow
+from core.domain.comparisons.comparison_states import ENDED, ComparisonState
+from core.domain.pipelines.pipeline_states import COMPLETE, UNENDED_STEPS, PipelineState, StepState, end_of_steps
+from core.domain.pipelines.step_graph import following_states
+from core.domain.scheduling.states import FINAL, State
+from core.domain.submissions.declared_outputs import failures_of, made_outputs
+from core.domain.submissions.submission import Submission
+from core.notifications.notifier import Notifier
+from core.services.claims import Action, ClaimedJob, OnError
+from core.services.comparisons.comparisons import Comparisons
+from core.services.pipelines.step_resolution import OutputPending, ResolvedStep, StepResolution
+from core.services.simulations.simulations import Simulations
+from core.store import pipelines as store
+from core.store.claims import HeldClaim
+from core.store.database import Connection, Database
+from core.store.pipelines import PipelineRow, PipelineStepRow
+
+logger = logging.getLogger(__name__)
+
+#: Seconds after which what is being cancelled, or registered as a dataset, is looked at again.
+PAUSE = 1.0
+#: States of steps that let others wait or run.
+_COMPLETE_OR_UNENDED = COMPLETE | UNENDED_STEPS
+JOB = ClaimedJob(
+    take=store.CLAIMS.take,
+    what="pipeline {id}",
+    outcomes=(
+        OnError((StoreUnavailable,), Action.WAIT, "waits: {error}"),
+        # A mistake of this platform: the pipeline goes on once it is mended.
+        OnError((Exception,), Action.WAIT, "cannot go on: an internal error, which the log of jobs has"),
+    ),
+    retry=RetryPolicy(first=2.0, longest=60.0),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepChange:
+    """A new state of a step, with its reason; the others change if they are not None."""
+
+    state: StepState
+    reason: str | None = None
+    attempt: int | None = None
+    run_id: str | None = None
+    digest: str | None = None
+    outputs: str | None = None
+
+    def columns(self, now: float) -> dict[str, object]:
+        """Return the columns of the step that change."""
+        others = {name: getattr(self, name) for name in ("attempt", "run_id", "digest", "outputs")}
+        if self.state not in UNENDED_STEPS:
+            others["ended_at"] = now
+        kept = {name: value for name, value in others.items() if value is not None}
+        return {"state": self.state.value, "reason": self.reason, **kept}
+
+
+class PipelineSteps:
+    """Takes pipelines to their ends."""
+
+    def __init__(
+        self,
+        database: Database,
+        notifier: Notifier,
+        simulations: Simulations,
+        comparisons: Comparisons,
+        resolution: StepResolution,
+    ) -> None:
+        self._database = database
+        self._notifier = notifier
+        self._simulations = simulations
+        self._comparisons = comparisons
+        self._resolution = resolution
+
+    def advance(self, id: str) -> None:
+        """Do all that is possible now for a pipeline, unless another job does."""
+        JOB.run(self._database, id, self._advance_claimed)
+
+    def _advance_claimed(self, claim: HeldClaim) -> None:
+        id, wait, failures, reason = claim.id, 0.0, 0, None
+        try:
+            wait = self._advance(id)
+        except Conflict as error:  # it was cancelled at this moment: the next attempt sees that
+            logger.info("pipeline %s: %s", id, error.detail)
+        except UnknownPipeline:
+            return
+        except Exception as error:
+            with self._database.read() as c:
+                before = store.find(c, id).failures
+            failure = JOB.failure_of(error, failures=before)
+            wait, failures, reason = failure.pause, before + 1, failure.reason
+            log = logger.warning if isinstance(error, StoreUnavailable) else logger.exception
+            log("pipeline %s goes on in %.0f s: %s", id, wait, error)
+
+        def release(c: Connection) -> None:
+            store.explain(c, id, reason)
+            later = self._database.now(c) + wait if wait else 0.0
+            store.CLAIMS.release(c, claim, failures=failures, not_before=later)
+
+        self._database.write(release)
+
+    def _advance(self, id: str) -> float:
+        """Take the steps that are possible now; return the seconds after which the next is possible at the earliest."""
+        while True:
+            with self._database.read() as c:
+                row, steps = store.find(c, id), store.steps_of(c, [id])
+            if row.state == PipelineState.CANCELLING:
+                return self._cancel(id, steps)
+            if row.state != PipelineState.RUNNING:
+                return 0.0
+            ended = {step.ordinal: change for step in steps if (change := change_at_end(step)) is not None}
+            ready = [step for step in steps if step.state == StepState.READY]
+            if ended or not ready:
+                if self._apply(id, steps, ended):
+                    continue
+                return 0.0
+            waits = [self._start(row, step, steps) for step in ready]
+            if all(waits):
+                return PAUSE
+
+    def _apply(self, id: str, steps: Sequence[PipelineStepRow], changes: Mapping[int, StepChange]) -> bool:
+        """Write changes of steps and what follows from them, also the end; return whether anything changed."""
+        following = {ordinal: change.state for ordinal, change in changes.items()}
+        states = [following.get(step.ordinal, StepState(step.state)) for step in steps]
+        consequences = following_states([step.before for step in steps], states)
+        states = [consequences.get(number, state) for number, state in enumerate(states)]
+        end = end_of_steps(states)
+        if not changes and not consequences and end is None:
+            return False
+        names = {step.ordinal: step.name for step in steps}
+
+        def write(c: Connection) -> None:
+            if store.find(c, id, lock=True).state != PipelineState.RUNNING:
+                raise Conflict(f"Pipeline {id} no longer runs.")
+            now = self._database.now(c)
+            for step in steps:
+                change = changes.get(step.ordinal)
+                if change is None and (state := consequences.get(step.ordinal)) is not None:
+                    why = None
+                    if state is StepState.NOT_RUN:
+                        first = next(names[other] for other in step.before if states[other] not in _COMPLETE_OR_UNENDED)
+                        why = f"step {first!r} is not complete"
+                    change = StepChange(state=state, reason=why)
+                if change is not None:
+                    store.require_step(c, step)
+                    store.change_step(c, step, now, **change.columns(now))
+            if end is not None:
+                failed = [
+                    (step.name, changes[step.ordinal].reason if step.ordinal in changes else step.reason)
+                    for step in steps
+                    if states[step.ordinal] is StepState.FAILED
+                ]
+                store.move(c, id, end, now, reason=_reason_of(id, failed) if end is PipelineState.FAILED else None)
+
+        self._database.write(write)
+        self._notifier.publish(id)
+        return end is None
+
+    # -- submission
+
+    def _start(self, row: PipelineRow, step: PipelineStepRow, steps: Sequence[PipelineStepRow]) -> bool:
+        """Submit a step, or end it without; return whether it has to wait."""
+        try:
+            resolved = self._resolution.resolve(step, {other.name: other for other in steps})
+            if resolved.digest is not None and not step.fresh and step.attempt == 1:
+                with self._database.read() as c:
+                    equal = store.equal_step(c, resolved.digest)
+                if equal is not None:
+                    self._skip(row.id, step, steps, equal)
+                    return False
+            self._submit(row, step, resolved)
+        except OutputPending:
+            return True
+        except (Conflict, StoreUnavailable, UnreadableRow):
+            raise
+        except PlatformError as error:
+            reason = f"it cannot be submitted: {error.detail}"
+            self._apply(row.id, steps, {step.ordinal: StepChange(state=StepState.FAILED, reason=reason)})
+        return False
+
+    def _submit(self, row: PipelineRow, step: PipelineStepRow, resolved: ResolvedStep) -> None:
+        """Submit a step; its row names what was submitted in the same transaction."""
+
+        def begin(c: Connection, run: str) -> None:
+            if store.find(c, row.id, lock=True).state != PipelineState.RUNNING:
+                raise Conflict(f"Pipeline {row.id} no longer runs.")
+            store.require_step(c, step)
+            now = self._database.now(c)
+            begun = {"run_id": run, "digest": resolved.digest, "started_at": now}
+            store.change_step(c, step, now, state=StepState.RUNNING.value, reason=None, **begun)
+
+        if isinstance(resolved.content, Submission):
+            self._simulations.accept(resolved.content, submitted_by=row.submitted_by, within=begin)
+        else:
+            self._comparisons.create(resolved.content, submitted_by=row.submitted_by, within=begin)
+        self._notifier.publish(row.id)
+
+    def _skip(self, id: str, step: PipelineStepRow, steps: Sequence[PipelineStepRow], equal: PipelineStepRow) -> None:
+        """End a step with the run and the outputs of an equal one that is complete."""
+        where = "this pipeline" if equal.pipeline_id == id else f"pipeline {equal.pipeline_id}"
+        change = StepChange(
+            state=StepState.SKIPPED,
+            run_id=equal.run_id,
+            digest=equal.digest,
+            outputs=equal.outputs,
+            reason=f"equal to step {equal.name!r} of {where}, which is complete; `fresh` runs it all the same",
+        )
+        self._apply(id, steps, {step.ordinal: change})
+
+    # -- cancellation
+
+    def _cancel(self, id: str, steps: Sequence[PipelineStepRow]) -> float:
+        """Cancel what has not ended; end the pipeline once all has."""
+        running = [step for step in steps if step.state == StepState.RUNNING and change_at_end(step) is None]
+        if running:
+            simulations = [step.run_id for step in running if step.kind == "submission" and step.run_id]
+            for error in self._simulations.cancellations.begin(simulations).values():
+                if isinstance(error, StoreUnavailable):  # others have just ended or were deleted, and need nothing
+                    raise error
+            for step in running:
+                if step.kind == "comparison" and step.run_id and step.run_state == ComparisonState.RUNNING:
+                    try:
+                        self._comparisons.cancel(step.run_id)
+                    except IllegalTransition:  # it has just ended
+                        logger.info("pipeline %s: comparison %s has ended already", id, step.run_id)
+            return PAUSE
+
+        def write(c: Connection) -> None:
+            row = store.find(c, id, lock=True)
+            if row.state != PipelineState.CANCELLING:
+                return
+            now = self._database.now(c)
+            for step in steps:
+                if StepState(step.state) in UNENDED_STEPS:
+                    store.require_step(c, step)
+                    change = change_at_end(step)
+                    if change is None or change.state is not StepState.SUCCEEDED:
+                        change = StepChange(state=StepState.CANCELLED)
+                    store.change_step(c, step, now, **change.columns(now))
+            store.move(c, id, PipelineState.CANCELLED, now, reason=row.reason)
+
+        self._database.write(write)
+        self._notifier.publish(id)
+        return 0.0
+
+
+def change_at_end(step: PipelineStepRow) -> StepChange | None:
+    """Return what becomes of a step whose simulation or comparison has ended or was deleted; None if it goes on."""
+    if step.state != StepState.RUNNING:
+        return None
+    if step.run_state is None:
+        return StepChange(state=StepState.FAILED, reason=f"its run {step.run_id} was deleted")
+    if step.kind == "comparison":
+        state = ComparisonState(step.run_state)
+        if state not in ENDED:
+            return None
+        complete = state is ComparisonState.FINISHED
+        reason = None if complete else f"comparison {step.run_id} has {state.value}: {step.run_reason or 'no reason'}"
+    else:
+        if State(step.run_state) not in FINAL:
+            return None
+        made = made_outputs(step.simulation_outputs)
+        complete = step.run_state == State.SUCCEEDED and failures_of(made) is None
+        reason = f"simulation {step.run_id} has {step.run_state}: {step.run_reason or 'no reason'}"
+    if complete:
+        outputs = step.simulation_outputs
+        return StepChange(state=StepState.SUCCEEDED, outputs=outputs)
+    if step.attempt <= step.retries:
+        return StepChange(state=StepState.READY, attempt=step.attempt + 1, reason=reason)
+    return StepChange(state=StepState.FAILED, reason=reason)
+
+
+def _reason_of(id: str, failed: Sequence[tuple[str, str | None]]) -> str:
+    """Return why a pipeline has failed, by the names and reasons of its failed steps, and what to do."""
+    again = f"`POST /v1/pipelines/{id}/retry` tries again"
+    if not failed:
+        return f"a step was not run; {again}"
+    name, reason = failed[0]
+    others = f" ({len(failed) - 1} others have failed too)" if len(failed) > 1 else ""
+    return f"step {name!r} has failed{others}: {reason}; {again}"

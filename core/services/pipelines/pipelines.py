@@ -1,0 +1,231 @@
+"""Pipelines: create, get, list, cancel, run again from a step, delete. The job `pipeline` submits the steps."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from common.errors import IllegalTransition, Invalid, NotFinished, PlatformError, StoreUnavailable
+from common.ids import new_id
+from core.domain.comparisons.comparison_requests import ComparisonRequest
+from core.domain.pipelines.pipeline_requests import PipelineRequest, StepRequest, request_graph
+from core.domain.pipelines.pipeline_states import (
+    LABEL,
+    MOST_STEPS,
+    PIPELINE_ENDED,
+    STEP_LABEL,
+    UNENDED_STEPS,
+    PipelineState,
+    StepState,
+)
+from core.domain.pipelines.references import references_of
+from core.domain.pipelines.step_graph import following_states, steps_after
+from core.domain.submissions.records import Event
+from core.domain.submissions.submission import Submission
+from core.notifications.change_notifier import Waiters
+from core.notifications.notifier import Notifier
+from core.services.comparisons.comparisons import Comparisons
+from core.services.event_streams import event_of, follow
+from core.services.pipelines.pipeline_documents import pipeline_document
+from core.services.submissions.resolving import Resolver
+from core.services.unreadable_rows import readable
+from core.services.uploads.models import PROJECT
+from core.store import events, idempotency_keys
+from core.store import pipelines as store
+from core.store.database import Connection, Database
+from core.store.pipelines import PipelineStepRow
+
+#: States from which a step runs again without being named.
+_STOPPED_STATES = frozenset({StepState.FAILED, StepState.NOT_RUN, StepState.CANCELLED})
+
+
+class Pipelines:
+    """Service of the pipelines API."""
+
+    def __init__(
+        self, database: Database, notifier: Notifier, changes: Waiters, resolver: Resolver, comparisons: Comparisons
+    ) -> None:
+        self._database = database
+        self._notifier = notifier
+        self._changes = changes
+        self._resolver = resolver
+        self._comparisons = comparisons
+
+    def create(
+        self, request: PipelineRequest, *, key: str | None = None, request_digest: str = "", submitted_by: str = ""
+    ) -> tuple[str, bool]:
+        """Store a pipeline and let its first steps be submitted; return its id, and whether ``key`` was used before.
+
+        Raise Invalid for a pipeline that can never run, IdempotencyMismatch if the key was used with another request.
+        """
+        if key is not None:
+            with self._database.read() as c:
+                replayed = idempotency_keys.find(c, key, request_digest, self._database.now(c))
+            if replayed is not None:
+                return replayed, True
+        if not 1 <= len(request.steps) <= MOST_STEPS:
+            raise Invalid(f"A pipeline has 1 to {MOST_STEPS} steps, not {len(request.steps)}.")
+        graph = request_graph(request)
+        for step in request.steps:
+            self._check(step)
+        id = new_id(datetime.now(UTC))
+        first = following_states(graph, [StepState.WAITING] * len(graph))
+        steps = [
+            {
+                "pipeline_id": id,
+                "ordinal": number,
+                "name": step.name,
+                "kind": step.kind,
+                "document": json.dumps(step.document),
+                "waits_for": json.dumps(graph[number]),
+                "retries": step.retries,
+                "fresh": int(step.fresh or request.fresh),
+                "state": first.get(number, StepState.WAITING).value,
+            }
+            for number, step in enumerate(request.steps)
+        ]
+        labels = json.dumps(dict(request.labels), sort_keys=True)
+        row = {"project": PROJECT, "name": request.name, "labels": labels, "submitted_by": submitted_by}
+
+        def write(c: Connection) -> str | None:
+            now = self._database.now(c)
+            if key is not None:
+                if (previous := idempotency_keys.remember(c, key, request_digest, id, now)) is not None:
+                    return previous
+            store.add(c, id, row, now)
+            store.add_steps(c, steps)
+            return None
+
+        if (previous := self._database.write(write)) is not None:
+            return previous, True
+        self._notifier.enqueue("pipeline", id)
+        return id, False
+
+    def _check(self, step: StepRequest) -> None:
+        """Raise Invalid for a step that can never run, as far as that is known before the steps before it have run."""
+        if not {LABEL, STEP_LABEL}.isdisjoint(step.read.labels):
+            raise Invalid(f"Step {step.name!r}: the labels `{LABEL}` and `{STEP_LABEL}` are set by the platform.")
+        if references_of(step.document):
+            return
+        try:
+            if step.kind == "comparison":
+                self._comparisons.check(msgspec.convert(step.document, ComparisonRequest))
+            else:
+                self._resolver.resolve(msgspec.convert(step.document, Submission))
+        except StoreUnavailable:
+            raise
+        except PlatformError as error:
+            error.detail = f"Step {step.name!r}: {error.detail}"
+            raise
+
+    # -- queries
+
+    def get(self, id: str) -> dict[str, object]:
+        """Return a pipeline with its steps."""
+        with self._database.read() as c:
+            return pipeline_document(store.find(c, id), store.steps_of(c, [id]), details=True)
+
+    def list(
+        self, *, states: Sequence[str] = (), after: str | None = None, limit: int = 50
+    ) -> tuple[Sequence[dict[str, object]], str | None]:
+        """Return a page of pipelines without their steps, newest first, and the next cursor."""
+        with self._database.read() as c:
+            rows = store.page(c, states=states, after=after, limit=limit + 1)
+            ids = [row.id for row in rows[:limit]]
+            steps: dict[str, list[PipelineStepRow]] = {id: [] for id in ids}
+            for step in store.steps_of(c, ids):
+                steps[step.pipeline_id].append(step)
+        items = readable(rows[:limit], lambda row: pipeline_document(row, steps[row.id], details=False), "pipeline")
+        return items, ids[-1] if len(rows) > limit else None
+
+    def events(self, id: str, after: int = 0, limit: int = 500) -> Sequence[Event]:
+        """Return up to ``limit`` present events after number ``after``."""
+        with self._database.read() as c:
+            store.find(c, id)
+            return [event_of(row) for row in events.read_after(c, id, after, limit)]
+
+    def ended(self, id: str, after: int) -> bool:
+        """Return whether no event will follow number ``after``, unless the pipeline runs again."""
+        with self._database.read() as c:
+            row = store.find(c, id)
+        return row.state in PIPELINE_ENDED and row.event_seq <= after
+
+    def follow_events(self, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:
+        """Yield events as they are inserted, None as a heartbeat; end after the event of the end."""
+        self.events(id, after)  # raises UnknownPipeline before the response has begun
+        return follow(self._changes, id, self.events, self.ended, after=after, heartbeat=heartbeat)
+
+    # -- changes
+
+    def cancel(self, id: str) -> dict[str, object]:
+        """Cancel a pipeline and what it has submitted; steps that are complete stay so. Idempotent."""
+
+        def write(c: Connection) -> None:
+            state = store.find(c, id, lock=True).state
+            if state in (PipelineState.CANCELLING, PipelineState.CANCELLED):
+                return
+            if state in PIPELINE_ENDED:
+                raise IllegalTransition(f"The pipeline has {state} already; there is nothing to cancel.", state=state)
+            now = self._database.now(c)
+            for step in store.steps_of(c, [id]):
+                if StepState(step.state) in UNENDED_STEPS - {StepState.RUNNING}:
+                    store.change_step(c, step, now, state=StepState.CANCELLED.value, ended_at=now)
+            store.move(c, id, PipelineState.CANCELLING, now, reason="cancelled by its owner")
+
+        self._database.write(write)
+        return self._announce_change(id)
+
+    def retry(self, id: str, *, first: str | None = None, fresh: bool = False) -> dict[str, object]:
+        """Run steps again: those that failed, were cancelled or not run; or ``first`` and all that wait for it.
+
+        ``fresh``: all of them, although equal ones are complete; ``first`` itself always runs. Raise IllegalTransition
+        for a pipeline that has not ended, and if there is nothing to run.
+        """
+
+        def write(c: Connection) -> None:
+            row = store.find(c, id, lock=True)
+            if row.state not in PIPELINE_ENDED:
+                raise IllegalTransition("The pipeline has not ended: cancel it, or wait for its end.", state=row.state)
+            steps = store.steps_of(c, [id])
+            graph = [step.before for step in steps]
+            if first is None:
+                again = {step.ordinal for step in steps if step.state in _STOPPED_STATES}
+            else:
+                named = [step.ordinal for step in steps if step.name == first]
+                if not named:
+                    raise Invalid(f"The pipeline has no step {first[:100]!r}; `GET /v1/pipelines/{id}` lists them.")
+                again = steps_after(graph, named[0])
+            if not again:
+                raise IllegalTransition(
+                    "No step has failed or was cancelled: name the step `from` which to run again.", state=row.state
+                )
+            states = [StepState.WAITING if step.ordinal in again else StepState(step.state) for step in steps]
+            following = following_states(graph, states)
+            now = self._database.now(c)
+            empty = dict.fromkeys(("run_id", "digest", "outputs", "reason", "started_at", "ended_at"))
+            for step in steps:
+                if step.ordinal in again:
+                    state = following.get(step.ordinal, StepState.WAITING)
+                    forced = {"fresh": 1} if fresh or step.name == first else {}
+                    store.change_step(c, step, now, state=state.value, attempt=1, **empty, **forced)
+            store.move(c, id, PipelineState.RUNNING, now, reason=None)
+
+        self._database.write(write)
+        return self._announce_change(id)
+
+    def delete(self, id: str) -> None:
+        """Delete a pipeline that has ended; what it has submitted and made is kept."""
+
+        def write(c: Connection) -> None:
+            if store.find(c, id, lock=True).state not in PIPELINE_ENDED:
+                raise NotFinished("The pipeline has not ended: cancel it, and wait for its end.")
+            store.remove(c, id)
+
+        self._database.write(write)
+        self._notifier.publish(id)
+
+    def _announce_change(self, id: str) -> dict[str, object]:
+        self._notifier.publish(id)
+        self._notifier.enqueue("pipeline", id)
+        return self.get(id)
