@@ -34,6 +34,7 @@ NAMES = {
             "Comparisons",
             "Datasets",
             "Models",
+            "Pipelines",
             "Results",
             "Simulations",
             "Transport",

@@ -219,6 +219,13 @@ def test_a_step_runs_again_with_those_after_it_which_are_skipped_for_equal_input
     after = pipelines.follow(id, {"train": [{"policy.py": MODEL}]})["steps"]
     assert after[0]["simulation_id"] != before[0]["simulation_id"]
     assert after[1]["state"] == "succeeded" and after[2]["simulation_id"] == before[2]["simulation_id"]
+    assert pipelines.client.post(f"/v1/pipelines/{id}/retry", json={"from": "train"}).status_code == 202
+    equal = pipelines.follow(id, {"train": [{"policy.py": MODEL}]})["steps"]
+    assert [step["state"] for step in equal] == ["succeeded", "skipped", "succeeded"]
+    assert equal[1]["simulation_id"] == after[1]["simulation_id"] and "its earlier run" in equal[1]["reason"]
+    assert pipelines.client.post(f"/v1/pipelines/{id}/retry", json={"from": "train", "fresh": True}).status_code == 202
+    fresh = pipelines.follow(id, {"train": [{"policy.py": MODEL}]})["steps"]
+    assert [step["state"] for step in fresh] == ["succeeded"] * 3
     unknown = pipelines.client.post(f"/v1/pipelines/{id}/retry", json={"from": "trian"})
     assert "has no step 'trian'" in problem(unknown, 422, "invalid")["detail"]
 

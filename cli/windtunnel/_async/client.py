@@ -8,6 +8,7 @@ from windtunnel import contexts
 from windtunnel._async.comparisons import AsyncComparisons
 from windtunnel._async.datasets import AsyncDatasets
 from windtunnel._async.models import AsyncModels
+from windtunnel._async.pipelines import AsyncPipelines
 from windtunnel._async.simulations import AsyncSimulations
 from windtunnel._async.transport import AsyncTransport, path
 from windtunnel._async.uploads import AsyncUploads, Progress
@@ -48,6 +49,7 @@ class AsyncClient:
         self.simulations = AsyncSimulations(self._transport, self.models)
         self.datasets = AsyncDatasets(self._transport, uploads)
         self.comparisons = AsyncComparisons(self._transport)
+        self.pipelines = AsyncPipelines(self._transport, self.models)
 
     def __repr__(self) -> str:
         return f"Client({self.server.url!r})"

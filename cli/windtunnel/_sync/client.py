@@ -9,6 +9,7 @@ from windtunnel import contexts
 from windtunnel._sync.comparisons import Comparisons
 from windtunnel._sync.datasets import Datasets
 from windtunnel._sync.models import Models
+from windtunnel._sync.pipelines import Pipelines
 from windtunnel._sync.simulations import Simulations
 from windtunnel._sync.transport import Transport, path
 from windtunnel._sync.uploads import Progress, Uploads
@@ -49,6 +50,7 @@ class Client:
         self.simulations = Simulations(self._transport, self.models)
         self.datasets = Datasets(self._transport, uploads)
         self.comparisons = Comparisons(self._transport)
+        self.pipelines = Pipelines(self._transport, self.models)
 
     def __repr__(self) -> str:
         return f"Client({self.server.url!r})"

@@ -18,6 +18,7 @@ COMMANDS = {
     "sweep": "Show how a model did with each value of a sweep.",
     "sensitivity": "Show which parameters go with failure, or with a metric.",
     "compare": "Compare two simulations, or models, pair by pair.",
+    "pipeline": "Run steps whose outputs are the inputs of the next, and follow them.",
     "gate": "Let a candidate through, or not, by a comparison; for CI.",
     "replay": "Save a task of a simulation as an animation.",
     "models": "List, upload, download and delete models.",

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from core.domain.pipelines.pipeline_states import StepState
+from core.domain.pipelines.pipeline_states import COMPLETE, StepState
 from core.domain.submissions.stored_documents import load_document
 from core.services.datasets.descriptions import moment
 from core.store.pipelines import PipelineRow, PipelineStepRow
@@ -44,7 +44,7 @@ def _step(step: PipelineStepRow, names: Sequence[str]) -> dict[str, object]:
         "comparison_id": comparison,
         "run_state": step.run_state,
         "digest": step.digest,
-        "outputs": load_document(step.outputs) if step.outputs else {},
+        "outputs": load_document(step.outputs) if step.outputs and step.state in COMPLETE else {},
         "started_at": moment(step.started_at) if step.started_at is not None else None,
         "ended_at": moment(step.ended_at) if step.ended_at is not None else None,
     }

@@ -173,7 +173,8 @@ class PipelineSteps:
             resolved = self._resolution.resolve(step, {other.name: other for other in steps})
             if resolved.digest is not None and not step.fresh and step.attempt == 1:
                 with self._database.read() as c:
-                    equal = store.equal_step(c, resolved.digest)
+                    is_equal = step.digest == resolved.digest and step.run_state is not None
+                    equal = step if is_equal else store.equal_step(c, resolved.digest)
                 if equal is not None:
                     self._skip(row.id, step, steps, equal)
                     return False
@@ -207,12 +208,13 @@ class PipelineSteps:
     def _skip(self, id: str, step: PipelineStepRow, steps: Sequence[PipelineStepRow], equal: PipelineStepRow) -> None:
         """End a step with the run and the outputs of an equal one that is complete."""
         where = "this pipeline" if equal.pipeline_id == id else f"pipeline {equal.pipeline_id}"
+        other = "its earlier run" if equal is step else f"step {equal.name!r} of {where}"
         change = StepChange(
             state=StepState.SKIPPED,
             run_id=equal.run_id,
             digest=equal.digest,
             outputs=equal.outputs,
-            reason=f"equal to step {equal.name!r} of {where}, which is complete; `fresh` runs it all the same",
+            reason=f"equal to {other}, which is complete; `fresh` runs it all the same",
         )
         self._apply(id, steps, {step.ordinal: change})
 

@@ -11,6 +11,7 @@ from common.ids import new_id
 from core.domain.comparisons.comparison_requests import ComparisonRequest
 from core.domain.pipelines.pipeline_requests import PipelineRequest, StepRequest, request_graph
 from core.domain.pipelines.pipeline_states import (
+    COMPLETE,
     LABEL,
     MOST_STEPS,
     PIPELINE_ENDED,
@@ -203,12 +204,15 @@ class Pipelines:
             states = [StepState.WAITING if step.ordinal in again else StepState(step.state) for step in steps]
             following = following_states(graph, states)
             now = self._database.now(c)
-            empty = dict.fromkeys(("run_id", "digest", "outputs", "reason", "started_at", "ended_at"))
+            empty = dict.fromkeys(("reason", "started_at", "ended_at"))
+            # What a complete step has stays until it runs: its inputs may turn out equal.
+            lost = dict.fromkeys(("run_id", "digest", "outputs"))
             for step in steps:
                 if step.ordinal in again:
                     state = following.get(step.ordinal, StepState.WAITING)
                     forced = {"fresh": 1} if fresh or step.name == first else {}
-                    store.change_step(c, step, now, state=state.value, attempt=1, **empty, **forced)
+                    changes = empty | forced | ({} if step.state in COMPLETE else lost)
+                    store.change_step(c, step, now, state=state.value, attempt=1, **changes)
             store.move(c, id, PipelineState.RUNNING, now, reason=None)
 
         self._database.write(write)

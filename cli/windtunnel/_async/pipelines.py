@@ -1,0 +1,97 @@
+"""Pipelines: submissions and comparisons whose outputs are the inputs of the next; created, followed, run again."""
+
+import os
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+
+from windtunnel._async.events import events
+from windtunnel._async.models import AsyncModels
+from windtunnel._async.pages import pages
+from windtunnel._async.transport import AsyncTransport, path
+from windtunnel.pipeline_records import Pipeline
+from windtunnel.records import Event, read
+
+
+class AsyncPipelines:
+    """Pipelines of one platform."""
+
+    def __init__(self, transport: AsyncTransport, models: AsyncModels) -> None:
+        self._transport = transport
+        self._models = models
+
+    async def create(
+        self,
+        steps: Sequence[Mapping[str, object]],
+        *,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        fresh: bool = False,
+        folder: str | os.PathLike[str] = ".",
+        idempotency_key: str | None = None,
+    ) -> Pipeline:
+        """Start a pipeline of steps, each a mapping as `POST /v1/pipelines` takes it.
+
+        A model that is a file in ``folder`` is uploaded. ``fresh``: run every step although equal ones were complete.
+        """
+        sent = {"steps": [await self._with_models(step, Path(folder)) for step in steps], "fresh": fresh}
+        given = {"name": name, "labels": dict(labels) if labels else None}
+        body = sent | {key: value for key, value in given.items() if value is not None}
+        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        return read(Pipeline, await self._transport.json("POST", path("pipelines"), json=body, headers=headers))
+
+    async def _with_models(self, step: Mapping[str, object], folder: Path) -> dict[str, object]:
+        """Return a step with the names of models in place of files, after their upload."""
+        sent = dict(step)
+        for kind in ("submission", "comparison"):
+            document = sent.get(kind)
+            if isinstance(document, Mapping):
+                replaced = dict(document)
+                for place in ("model", "models", "reference"):
+                    value = replaced.get(place)
+                    if isinstance(value, list):
+                        replaced[place] = [await self._name_of(item, folder) for item in value]
+                    elif value is not None:
+                        replaced[place] = await self._name_of(value, folder)
+                sent[kind] = replaced
+        return sent
+
+    async def _name_of(self, model: object, folder: Path) -> object:
+        """Return the name of a model that is a file, after its upload; all else as it is."""
+        if isinstance(model, str) and (folder / model).exists():
+            return await self._models.stored(folder / model)
+        return model
+
+    async def list(self, *, limit: int | None = None) -> AsyncIterator[Pipeline]:
+        """Yield pipelines without their steps, the newest first."""
+        async for document in pages(self._transport, path("pipelines"), {}, limit):
+            yield read(Pipeline, document)
+
+    async def get(self, id: str) -> Pipeline:
+        """Return a pipeline with its steps."""
+        return read(Pipeline, await self._transport.json("GET", path("pipelines", id)))
+
+    async def cancel(self, id: str) -> Pipeline:
+        """Cancel a pipeline, with its simulations and comparisons; steps that are complete stay so."""
+        return read(Pipeline, await self._transport.json("POST", path("pipelines", id, "cancel"), repeatable=True))
+
+    async def retry(self, id: str, *, first: str | None = None, fresh: bool = False) -> Pipeline:
+        """Run steps again: those that are not complete, or ``first`` and all that wait for it; ``fresh``: skip none."""
+        body = {"fresh": fresh} | ({"from": first} if first is not None else {})
+        return read(Pipeline, await self._transport.json("POST", path("pipelines", id, "retry"), json=body))
+
+    async def delete(self, id: str) -> None:
+        """Delete a pipeline that has ended; its simulations, models and datasets are kept."""
+        await self._transport.request("DELETE", path("pipelines", id), repeatable=True)
+
+    async def events(self, id: str, after: int = 0) -> AsyncIterator[Event]:
+        """Yield the events after number ``after`` until the last one."""
+        async for event in events(self._transport, path("pipelines", id, "events"), after):
+            yield event
+
+    async def wait(self, id: str, on_event: Callable[[Event], object] | None = None) -> Pipeline:
+        """Follow a pipeline to its end and return it."""
+        async for event in self.events(id):
+            if on_event is not None:
+                on_event(event)
+        return await self.get(id)
