@@ -12,6 +12,7 @@ SEGMENTS = frozenset(
         "favicon.ico",
         "models",
         "operations",
+        "pipelines",
         "register",
         "runtimes",
         "sign-in",

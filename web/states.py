@@ -1,4 +1,4 @@
-"""States of simulations and comparisons as pages show them: a sign, not only a colour, and a tone."""
+"""States of simulations, comparisons, pipelines and steps as pages show them: a sign, not only a colour, and a tone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,13 @@ STATES: Mapping[str, ShownState] = {
     "failed": ShownState("\N{MULTIPLICATION X}", "bad", ended=True),
     "errored": ShownState("!", "bad", ended=True),
     "cancelled": ShownState("\N{EN DASH}", "ended", ended=True),
+    # The others are of steps of pipelines.
+    "waiting": ShownState("\N{HOURGLASS WITH FLOWING SAND}\N{VARIATION SELECTOR-15}", "waiting"),
+    "ready": ShownState("\N{NORTH EAST ARROW}", "waiting"),
+    "skipped": ShownState("=", "ended", ended=True),
+    "not_run": ShownState("\N{EN DASH}", "ended", ended=True),
 }
+_OF_STEPS = frozenset({"waiting", "ready", "skipped", "not_run"})
 #: Those that simulations have, and those that comparisons have.
-OF_SIMULATIONS = frozenset(STATES) - {"finished"}
-OF_COMPARISONS = frozenset(STATES) - {"queued", "staging", "launching", "succeeded", "errored"}
+OF_SIMULATIONS = frozenset(STATES) - _OF_STEPS - {"finished"}
+OF_COMPARISONS = frozenset(STATES) - _OF_STEPS - {"queued", "staging", "launching", "succeeded", "errored"}

@@ -25,6 +25,8 @@ PAGES = {
     "/comparisons/new": "/comparisons/new?dataset=car_street",
     "/comparisons/<id>": "/comparisons/{comparison}",
     "/comparisons/<id>/report": "/comparisons/{comparison}/report",
+    "/pipelines": "/pipelines",
+    "/pipelines/<id>": "/pipelines/{pipeline}",
     "/data": "/data",
     "/data/<name>": "/data/car_street?whole=1",
     "/data/<name>/scenarios/<int:index>": "/data/car_street/scenarios/0",
@@ -39,6 +41,7 @@ PAGES = {
 #: Parts of pages, files, forms' answers, and pages of registered datasets (tests/web/test_data_pages.py).
 OTHERS = {
     "/", "/favicon.ico", "/static/<path:filename>", "/docs", "/simulations/<id>/live", "/comparisons/<id>/live",
+    "/pipelines/<id>/live",
     "/comparisons/<id>/report.html", "/simulations/<id>/tasks/<int:task>/replay.html", "/compare/verdict",
     "/submit/dataset", "/comparisons/new/metrics", "/data/<name>/leaderboard", "/data/<name>/diff",
     "/data/<name>/files/<path:path>",
@@ -63,6 +66,9 @@ def test_pages_are_accessible_and_fit_in_both_modes_and_widths(
         "simulation": document["models"][0]["simulations"][0]["id"],
         "reference": document["reference"]["simulations"][0]["id"],
     }
+    submission = {"dataset": "car_street", "model": "new"}
+    steps = [{"name": name, "submission": submission, "after": ["a"] * (name != "a")} for name in "abc"]
+    names["pipeline"] = client.post("/v1/pipelines", json={"name": "nightly", "steps": steps}).json["id"]
     found: list[str] = []
     for address in PAGES.values():
         page.set_viewport_size({"width": 1280, "height": 800})
