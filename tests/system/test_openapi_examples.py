@@ -93,6 +93,17 @@ class Examples:
             until(lambda: self._http.get(f"/v1/comparisons/{id}").json()["state"] in FINAL | {"finished"}, 120)
         return id
 
+    def pipeline(self, *, ended: bool) -> str:
+        """Return the id of a pipeline with a step `smoke`; one that has ended was cancelled."""
+        self.cancel_all()
+        waiting = {"dataset": "noop", "runtime": "python", "scenarios": "0-49", "params": {"sleep_ms": 60_000}}
+        body = {"steps": [{"name": "smoke", "submission": waiting, "fresh": True}]}
+        id = _id(self._http.post("/v1/pipelines", json=body))
+        if ended:
+            self._http.post(f"/v1/pipelines/{id}/cancel")
+            until(lambda: self._http.get(f"/v1/pipelines/{id}").json()["state"] in FINAL, 60)
+        return id
+
     def prefetch_latest(self) -> None:
         """Prefetch the version of `drives` that stays the latest: an example has registered another one."""
         versions = "/v1/datasets/drives/versions"
@@ -127,6 +138,8 @@ class Examples:
                 return id
             case name if "comparison" in name:
                 return self.comparison(ended=True)
+            case name if "pipeline" in name:
+                return self.pipeline(ended=name != "cancel_pipeline")
             case name if "upload" in name:
                 return self.upload(b"hello", "greeting.txt")
             case _:
