@@ -132,14 +132,14 @@ class PlacementSchema(Strict):
 
 
 class GangSchema(Strict):
-    """Gang: replicas that run one program together, once per task; `dataset` is then `program`."""
+    """Gang: replicas that run one program together, once per task; `dataset` is `program`, or brings its own."""
 
     size = Whole(1, 4096, required=True, description="Number of replicas per slice.")
     command = ListField(
         Text(longest=4000, shortest=0),
         shortest=1,
         longest=200,
-        description="Command of each replica; a packaged case has one of its own.",
+        description="Command of each replica; a packaged case, or a dataset's program, has its own.",
     )
     build = ListField(
         Text(longest=4000, shortest=0),

@@ -52,6 +52,12 @@ class Dataset:
         return self.declared.simulator
 
     @property
+    def program(self) -> Path | None:
+        """The file of the program that it brings, if it brings one."""
+        program = self.declared.program
+        return self.folder / program.file if program is not None else None
+
+    @property
     def tasks(self) -> int | None:
         """Number of scenarios; None if the submission determines it."""
         return self.declared.tasks

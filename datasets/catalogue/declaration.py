@@ -16,6 +16,16 @@ class DeclaredFile(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
 
+class DatasetProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """The program that a dataset of gangs brings: its file among the dataset's, and the gang that runs it.
+
+    ``gang``: as a submission has it; a submission may change its ``size``.
+    """
+
+    file: str
+    gang: Mapping[str, object]
+
+
 class DatasetDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     """Members of a definition. A member that it does not have is absent, and has the default here.
 
@@ -40,5 +50,6 @@ class DatasetDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     record: bool = False
     gang: bool = False
     runtime: str | None = None
+    program: DatasetProgram | None = None
     template: bool = False
     starts_processes: bool = False

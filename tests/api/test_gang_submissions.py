@@ -206,3 +206,28 @@ def test_a_packaged_case_is_refused_where_no_executor_runs_it(client: FlaskClien
     response = client.post("/v1/simulations", json={"dataset": "cantilever"})
     assert response.status_code == 422
     assert "with packages, it needs a local executor" in response.json["detail"]
+
+
+def test_a_dataset_that_brings_its_program_needs_no_model(client: FlaskClient) -> None:
+    def submit(**fields: Any) -> Any:
+        return client.post("/v1/simulations", json={"dataset": "heat"} | fields)
+
+    sent = submit(sweep={"grid": [16, 32]}, placement={"executor": "cluster"})
+    assert sent.status_code == 422 and "it needs a local executor" in sent.json["detail"]
+    for refused, fragment in (
+        (submit(model="mine"), "heat runs a program of its own: leave the model out. `program` runs yours."),
+        (submit(gang={"size": 4, "command": ["x"]}), "`gang.command` of heat is the dataset's: only `size`"),
+    ):
+        assert refused.status_code == 422 and fragment in refused.json["detail"], refused.json
+
+
+def test_the_program_of_a_dataset_is_run_again_by_a_retry(bench_client: FlaskClient) -> None:
+    client = bench_client
+    sent = client.post("/v1/simulations", json={"dataset": "heat", "gang": {"size": 4}}).json
+    refused = client.post("/v1/simulations", json={"dataset": "heat", "sweep": {"grid": [4]}}).json
+    assert "The parameter 'grid' lies in 8..512" in refused["detail"], refused
+    assert sent["model"]["name"] == "heat_stencil" and sent["spec"]["gang"]["communication"] == "mpi", sent
+    assert client.post(f"/v1/simulations/{sent['id']}/cancel").status_code in {200, 202}
+    again = client.post(f"/v1/simulations/{sent['id']}/retry")
+    assert again.status_code == 201 and again.json["spec"]["gang"] == sent["spec"]["gang"], again.json
+    assert (again.json["spec"]["gang"]["size"], again.json["model"]) == (4, sent["model"])

@@ -5,6 +5,7 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -49,7 +50,7 @@ class Resolved:
     A model that is named by reference is not known yet; then the runtime is the one that the submission names, if any.
     """
 
-    #: As it was sent, with what a packaged case says of its gang.
+    #: As it was sent, with what a packaged case says of its gang, and the program that its dataset brings.
     submission: Submission
     dataset: Dataset
     runtime: catalogue.Runtime | None
@@ -83,6 +84,7 @@ class Resolver:
             raise TrustedNotAllowed
         self._check_placement(submission)
         dataset = self._datasets.find(submission.dataset)
+        submission = self._with_own_program(submission, model, dataset)
         submission = self._with_case(submission, model, dataset)
         self._check_gang(submission, dataset)
         _check_outputs(submission)
@@ -110,6 +112,27 @@ class Resolver:
         """
         runtime = self._runtime_of(model, provenance.runtime.name)
         return self._described(provenance, runtime, model, source), runtime.name
+
+    def _with_own_program(self, submission: Submission, model: Model | None, dataset: Dataset) -> Submission:
+        """Return a submission with the program and the gang of its dataset, if that brings a program.
+
+        ``model``: the model sent with it. Raise Invalid for another program, or another gang than its size.
+        """
+        program = dataset.declared.program
+        if program is None:
+            return submission
+        own = shipped_models.describe(PurePath(program.file).stem)
+        named = shipped_models.find(submission.model) if submission.model is not None else None
+        if (
+            model is not None
+            or submission.model_reference is not None
+            or (submission.model is not None and named != own)
+        ):
+            raise Invalid(f"{dataset.name} runs a program of its own: leave the model out. `program` runs yours.")
+        gang = {**program.gang, **(submission.gang or {})}
+        if changed := [name for name in gang if name != "size" and gang[name] != program.gang.get(name)]:
+            raise Invalid(f"`gang.{changed[0]}` of {dataset.name} is the dataset's: only `size` can be chosen.")
+        return dataclasses.replace(submission, model=own.name, gang=gang)
 
     def _with_case(self, submission: Submission, model: Model | None, dataset: Dataset) -> Submission:
         """Return a submission of a packaged case with its runtime, and with the gang that the case describes.

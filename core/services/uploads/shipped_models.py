@@ -1,4 +1,7 @@
-"""Shipped models: the baselines that are part of the platform; submissions may name them; they cannot be changed."""
+"""Shipped models: the baselines and the datasets' own programs, which are part of the platform.
+
+Submissions may name them; they cannot be changed.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -8,6 +11,7 @@ from pathlib import Path
 from common.ids import digest_of
 from core.domain.submissions.records import Model
 from core.services.uploads.declared_dependencies import declared, dependencies_document
+from datasets.catalogue import datasets
 from runtimes import catalogue, formats
 
 
@@ -15,7 +19,9 @@ from runtimes import catalogue, formats
 def shipped() -> dict[str, Path]:
     """Return the shipped models by name: the stem of the file's name if no other file has it, else the whole name."""
     found = catalogue.SIMULATORS.glob("*/baselines/*")
-    files = sorted(path for path in found if path.suffix in formats.suffixes())  # others describe the models
+    models = [path for path in found if path.suffix in formats.suffixes()]  # others describe the models
+    programs = [dataset.program for dataset in datasets().values() if dataset.program is not None]
+    files = sorted([*models, *programs])
     stems = [path.stem for path in files]
     return {path.stem if stems.count(path.stem) == 1 else path.name: path for path in files}
 
