@@ -3,6 +3,8 @@
 import json
 import math
 import signal
+import subprocess
+import sys
 from dataclasses import asdict, replace
 
 import pytest
@@ -34,6 +36,12 @@ def test_a_signal_for_what_a_program_does_is_its_own_end(number):
     assert fault([rank_end(0, -number, lines=("deep in a loop",))], 2, 1) == (
         f"rank 0 was ended by {number.name}; its last lines: deep in a loop"
     )
+
+
+@pytest.mark.parametrize("code", [0, 3, -signal.SIGKILL, -signal.SIGSEGV, -signal.SIGTERM])
+def test_a_rank_s_process_ends_as_its_program_did(code):
+    source = f"from runtimes.harness.gang.rank import end_like; end_like({code:d})"
+    assert subprocess.run([sys.executable, "-c", source]).returncode == code
 
 
 @pytest.mark.parametrize("number", LOSSES)

@@ -273,7 +273,8 @@ def _read(descriptor: int, lines: LastLines, target: int) -> int | None:
 def end_like(code: int) -> NoReturn:
     """End this process as the program ended: its launcher tells a signal from an exit status."""
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL has its action for good
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code if code >= 0 else 128 - code)
 
