@@ -96,8 +96,8 @@ def test_the_shared_page_has_the_task_whose_world_died() -> None:
 
 def test_auto_has_thirty_two_worlds_of_one_step_once_it_is_worth_the_comparison_of_kernels() -> None:
     with evaluator_pair(worker_spec(), ZERO, play_of()) as pair:
-        short = {most_worlds(pair.run(0, 20)) for _ in range(9)}
-    assert 1 in short, "on a machine that stalls, twenty trivial tasks may take long, but not each time"
+        quick = any(most_worlds(pair.run(0, 20)) == 1 for _ in range(60))
+    assert quick, "on a machine that stalls, twenty trivial tasks may take long, but not each time"
     with evaluator_pair(worker_spec(), ZERO, play_of(params={"sleep_ms": 2})) as pair:
         assert most_worlds(pair.run(0, TASKS)) == USUAL_OF_ONE_STEP == 32
 
