@@ -6,7 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,17 @@ ORDINARY = 12345
 
 #: Address space of a rank in bytes, besides its memory.
 ADDRESSES = 1 << 46
+
+#: What the confinement of a model server, of a gang's rank, and of a rank of several machines has besides.
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "model": {},
+    "rank": {"hosts": ["replica-0"], "libraries": ADDRESSES},
+    "node": {
+        "hosts": ["replica-0"],
+        "addresses": {"replica-0": "127.0.0.1", "replica-1": "127.0.0.1"},
+        "libraries": ADDRESSES,
+    },
+}
 
 #: Users that a process has before it is confined; a test run of an ordinary user has only this user.
 USERS = {"root": 0, "user": ORDINARY} if os.geteuid() == 0 else {"user": os.geteuid()}
@@ -92,14 +103,14 @@ class AttackRunner:
     user: str
     targets: dict[str, Any] = field(default_factory=dict)
 
-    def run(self, level: int | None, attacks: Sequence[str] = (), hosts: Sequence[str] = ()) -> dict[str, Outcome]:
+    def run(self, level: int | None, attacks: Sequence[str] = (), kind: str = "model") -> dict[str, Outcome]:
         """Run the named attacks, or all, confined at a level or unconfined; return their outcomes by name.
 
-        ``hosts``: as the rank of a gang on these hosts.
+        ``kind``: of `KINDS`.
         """
         outcomes: dict[str, Outcome] = {}
         while True:
-            names, new_outcomes, code = self._run_until_killed(level, attacks, hosts)
+            names, new_outcomes, code = self._run_until_killed(level, attacks, kind)
             outcomes |= new_outcomes
             if not (remaining := names[len(new_outcomes) :]):
                 assert code == 0
@@ -109,7 +120,7 @@ class AttackRunner:
                 return outcomes
 
     def _run_until_killed(
-        self, level: int | None, attacks: Sequence[str], hosts: Sequence[str]
+        self, level: int | None, attacks: Sequence[str], kind: str
     ) -> tuple[list[str], dict[str, Outcome], int]:
         """Run attacks until the model ends; return the planned names, the outcomes so far and the exit code."""
         inside = str(self.sandbox_files.folder / "inside")
@@ -120,7 +131,7 @@ class AttackRunner:
                 "level": level,
                 "readonly": [self.targets["environment"], self.targets["model"], inside],
                 "memory": 1 << 30,
-                **({"hosts": hosts, "libraries": ADDRESSES} if hosts else {}),
+                **KINDS[kind],
             },
             "attacks": list(attacks),
             "targets": self.targets | {"tmp": "/tmp" if level else str(self.folder / "tmp")},

@@ -12,7 +12,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
 #: The table's columns, in its order.
 COLUMNS = (
     *(("model", 3, "root"), ("model", 3, "user"), ("model", 2, "root"), ("model", 2, "user")),
-    *(("rank", 3, "root"), ("rank", 3, "user")),
+    *(("rank", 3, "root"), ("rank", 3, "user"), ("node", 3, "root"), ("node", 3, "user")),
 )
 
 #: Attacks that succeed on every machine if the model is not confined: proof that the attacks work.
@@ -98,7 +98,7 @@ def test_the_documented_table_describes_each_attack() -> None:
 
 
 @pytest.mark.parametrize("attack_runner", USERS, indirect=True)
-@pytest.mark.parametrize(("kind", "level"), [("model", 3), ("model", 2), ("rank", 3)])
+@pytest.mark.parametrize(("kind", "level"), [("model", 3), ("model", 2), ("rank", 3), ("node", 3)])
 def test_the_documented_table_is_the_outcome_of_the_attacks(
     attack_runner: AttackRunner, kind: str, level: int, best_levels: dict[str, int]
 ) -> None:
@@ -108,7 +108,7 @@ def test_the_documented_table_is_the_outcome_of_the_attacks(
         )
         assert b"confined" not in refused.stdout and refused.returncode != 0
         return
-    outcomes = attack_runner.run(level, hosts=["replica-0"] if kind == "rank" else ())
+    outcomes = attack_runner.run(level, kind=kind)
     for name, outcome in outcomes.items():
         print(f"{name:34} {outcome.result:10} {outcome.how}")
     assert {name: outcome.result for name, outcome in outcomes.items()} == documented(kind, attack_runner.user, level)

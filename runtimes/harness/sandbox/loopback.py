@@ -30,9 +30,11 @@ def pass_listener(descriptor: int, *, isolated: bool) -> int:
         return int(listener.getsockname()[1])
 
 
-def name_host(name: str) -> None:
-    """Give this process's namespaces their host name, and bring up their loopback device."""
+def name_host(name: str, *, isolated: bool) -> None:
+    """Give this process's namespaces their host name, and bring up the loopback device of a network of its own."""
     socket.sethostname(name)
+    if not isolated:
+        return
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         raise_loopback(any_socket)
 

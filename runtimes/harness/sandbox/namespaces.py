@@ -6,7 +6,7 @@ Source trees are opened as descriptors before anything is mounted, so they may b
 import ctypes
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from . import kernel
@@ -113,10 +113,13 @@ def without_links_in_scratch(requested: Layout) -> Layout:
     return replace(requested, links=tuple(links), copies=(*requested.copies, *copies.items()))
 
 
-def unshare(*, as_user: bool) -> None:
-    """Unshare all namespaces; with ``as_user`` also the user namespace, in which the user is mapped to itself."""
+def unshare(*, as_user: bool, network: bool = True) -> None:
+    """Unshare all namespaces; with ``as_user`` also the user namespace, in which the user is mapped to itself.
+
+    ``network``: also the network's.
+    """
     user, group = os.getuid(), os.getgid()
-    kernel.call("unshare", ALL_NAMESPACES | (NEWUSER if as_user else 0))
+    kernel.call("unshare", (ALL_NAMESPACES if network else ALL_NAMESPACES & ~NEWNET) | (NEWUSER if as_user else 0))
     if as_user:
         for name, text in (
             ("setgroups", "deny"),
@@ -128,13 +131,13 @@ def unshare(*, as_user: bool) -> None:
 
 
 def enter_root(
-    new_layout: Layout, *, scratch_mb: int, user: int, group: int, hosts: Sequence[str] | None = None
+    new_layout: Layout, *, scratch_mb: int, user: int, group: int, hosts: Mapping[str, str] | None = None
 ) -> str | None:
     """Build the new root and pivot into it; return the path of its own /proc, or None if it could not be mounted.
 
     Runs as the first process of the new process namespace, because /proc shows the namespace of the mounting process.
-    ``hosts``: for the ranks of a coupled program, names that lead to this sandbox; they may also execute what is in the
-    scratch, and share as much memory by name.
+    ``hosts``: for the ranks of a coupled program, names of hosts with their addresses; they may also execute what is in
+    the scratch, and share as much memory by name.
     """
     kernel.mount(None, "/", None, MS_REC | MS_PRIVATE)
     if scratch_mb:
@@ -172,7 +175,7 @@ def enter_root(
     return proc
 
 
-def _write_accounts(hosts: Sequence[str], *, user: int, group: int, covering: bool) -> dict[str, int]:
+def _write_accounts(hosts: Mapping[str, str], *, user: int, group: int, covering: bool) -> dict[str, int]:
     """Write what a program looks up by name: the hosts, one user and one group.
 
     ``covering``: they go over files of a folder that is bound at /etc; return the trees to be mounted there.
@@ -180,7 +183,8 @@ def _write_accounts(hosts: Sequence[str], *, user: int, group: int, covering: bo
     folder = f"{NEW_ROOT}/{'.accounts' if covering else 'etc'}"
     os.mkdir(folder)
     texts = {
-        "hosts": "127.0.0.1 localhost\n::1 localhost\n" + "".join(f"127.0.0.1 {name}\n" for name in hosts),
+        "hosts": "127.0.0.1 localhost\n::1 localhost\n"
+        + "".join(f"{address} {name}\n" for name, address in hosts.items()),
         "passwd": f"ranks:x:{user}:{group}::{SCRATCH}:/bin/sh\n",
         "group": f"ranks:x:{group}:\n",
         "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",

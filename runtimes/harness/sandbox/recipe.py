@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from . import kernel, landlock, limits, namespaces, seccomp, syscalls
@@ -35,6 +35,9 @@ ENVIRONMENT: Mapping[str, str] = {
 #: Besides, for the ranks of a coupled program: their shell scripts run programs of this machine, also its compiler.
 PROGRAMS = ("/bin", "/usr/bin", "/usr/include", "/usr/libexec/gcc", "/etc/alternatives")
 
+#: Address of names that are this sandbox.
+LOOPBACK = "127.0.0.1"
+
 #: mallopt(M_ARENA_MAX): each arena reserves 64 MB of address space, which is bounded.
 ARENA_MAX, ARENAS = -8, 2
 
@@ -58,7 +61,8 @@ class Confinement:
     listener that is made in the network of the confined process and passed over the Unix socket ``listener``.
     ``writable`` are folders that it may write to; ``largest_file`` in bytes, None: what fits into ``writable_tmp_mb``.
     ``hosts``: the process starts the ranks of a coupled program, which listen and connect in a network of their own, to
-    these names, the first of which is the host's; None: it does not.
+    these names, the first of which is the host's; None: it does not. ``addresses``: of hosts of the program, by name,
+    where it runs on several machines; it then has the machine's network, and nothing of it is closed to it.
     ``root``: a folder of packages whose files it sees as the root, at level 3; then all paths of this machine are below
     `namespaces.MACHINE`.
     """
@@ -79,6 +83,7 @@ class Confinement:
     writable: Sequence[str] = ()
     largest_file: int | None = None
     hosts: Sequence[str] | None = None
+    addresses: Mapping[str, str] = field(default_factory=dict)
     root: str | None = None
     #: Niceness, and oom_score_adj (0 to 1000).
     nice: int = 5
@@ -121,15 +126,20 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
     parent: int | None = None
     proc: str | None = "/proc/self"
     if level == 3:
-        namespaces.unshare(as_user=not dedicated)
+        isolated = not confinement.addresses
+        namespaces.unshare(as_user=not dedicated, network=isolated)
         parent = _fork_first_process()
-        port = _prepare_network(confinement, isolated=True)
+        port = _prepare_network(confinement, isolated=isolated)
         layout = replace(layout, writable=tuple(map(os.path.realpath, confinement.writable)))
-        proc = namespaces.enter_root(layout, scratch_mb=scratch_mb, user=user, group=group, hosts=confinement.hosts)
+        hosts = None if confinement.hosts is None else {name: LOOPBACK for name in confinement.hosts}
+        hosts = None if hosts is None else {**hosts, **confinement.addresses}
+        proc = namespaces.enter_root(layout, scratch_mb=scratch_mb, user=user, group=group, hosts=hosts)
         writable = f"{scratch_mb} MB of /tmp" if scratch_mb else "nothing writable"
         layers["files"] = f"a private read-only root, {writable}"
         network = "an empty network namespace"
-        layers["network"] = network if confinement.hosts is None else "a network namespace with loopback only"
+        if confinement.hosts is not None:
+            network = "a network namespace with loopback only"
+        layers["network"] = network if isolated else None
     else:
         port = _prepare_network(confinement, isolated=False)
     layers["user"] = _change_user(user, dedicated=dedicated, level=level)
@@ -324,8 +334,8 @@ def _prepare_network(confinement: Confinement, *, isolated: bool) -> int | None:
         return None
     from . import loopback  # not at the top: model servers have no network
 
-    if isolated and confinement.hosts is not None:
-        loopback.name_host(confinement.hosts[0])
+    if (isolated or confinement.addresses) and confinement.hosts is not None:
+        loopback.name_host(confinement.hosts[0], isolated=isolated)
     return None if confinement.listener is None else loopback.pass_listener(confinement.listener, isolated=isolated)
 
 
