@@ -32,18 +32,17 @@ SLURM_CONF = """
 ClusterName=windtunnel
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller}
-SlurmdPort={node}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.sock
 CredType=cred/munge
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool.%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd.%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
@@ -55,7 +54,7 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=1000
 SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=2
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} RealMemory={memory} State=UNKNOWN
+{nodes}
 PartitionName=main Nodes=ALL Default=YES MaxTime=60 State=UP
 PartitionName=short Nodes=ALL MaxTime=1 State=UP
 """
@@ -64,28 +63,31 @@ PartitionName=short Nodes=ALL MaxTime=1 State=UP
 class Slurm:
     """The daemons munged, slurmctld and slurmd; they end with the thread that started them."""
 
-    def __init__(self, folder: Path, *, cores: int = 2, memory: int = 8192) -> None:
+    def __init__(self, folder: Path, *, nodes: int = 1, cores: int = 2, memory: int = 8192) -> None:
         script = ROOT / "scripts" / "tools" / "slurm"
         script_output = subprocess.run([script], check=True, stdout=subprocess.PIPE, text=True, timeout=INSTALL_TIMEOUT)
         self.path = script_output.stdout.strip()
         self.folder = folder
-        for name in ("state", "spool"):
-            (folder / name).mkdir(parents=True)
+        (folder / "state").mkdir(parents=True)
         key = folder / "munge.key"
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o400)
         self.host = socket.gethostname().partition(".")[0]
-        controller, node = free_ports(2)
+        controller, *ports = free_ports(1 + nodes)
+        #: Names of the nodes; several are daemons on this machine.
+        self.nodes = [self.host] if nodes == 1 else [f"node{number}" for number in range(nodes)]
+        described = [
+            f"NodeName={name} NodeHostname={self.host} NodeAddr=127.0.0.1 Port={port} CPUs={cores} RealMemory={memory}"
+            for name, port in zip(self.nodes, ports, strict=True)
+        ]
         self.conf = folder / "slurm.conf"
         self.conf.write_text(
             SLURM_CONF.format(
                 host=self.host,
                 controller=controller,
-                node=node,
+                nodes="\n".join(described),
                 user=pwd.getpwuid(os.getuid()).pw_name,
                 folder=folder,
-                cores=cores,
-                memory=memory,
             )
         )
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
@@ -96,16 +98,22 @@ class Slurm:
         self.start("munged")
         until(lambda: (folder / "munge.sock").exists())
         self.start("slurmctld")
-        self.start("slurmd")
+        for name in self.nodes:
+            self.start_node(name)
         until(lambda: self.ask("sinfo", "--noheader", "--format=%T", "--partition=main").strip() == "idle")
 
-    def start(self, name: str, *more_arguments: str) -> None:
-        """Start a daemon."""
+    def start_node(self, name: str) -> None:
+        """Start the daemon of a node."""
+        (self.folder / f"spool.{name}").mkdir(exist_ok=True)
+        self.start("slurmd", *(["-N", name] if name != self.host else []), node=name)
+
+    def start(self, name: str, *more_arguments: str, node: str = "") -> None:
+        """Start a daemon; ``node``: of which node."""
         munge = [f"--key-file={self.folder}/munge.key", f"--socket={self.folder}/munge.sock"]
         munge += [f"--{kind}-file={self.folder}/munge.{kind}" for kind in ("pid", "log", "seed")]
         arguments = {"munged": ["--foreground", "--force", "--num-threads=4", *munge]}.get(name, ["-D"])
         with open(self.folder / f"{name}.out", "ab") as output:
-            self._daemons[name] = subprocess.Popen(
+            self._daemons[name + node] = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", f"{self.path}/{name}", *arguments, *more_arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -114,9 +122,9 @@ class Slurm:
                 start_new_session=True,
             )
 
-    def stop(self, name: str, *, sign: int = signal.SIGKILL) -> None:
-        """End a daemon with a signal, by default SIGKILL."""
-        daemon = self._daemons.pop(name, None)
+    def stop(self, name: str, *, sign: int = signal.SIGKILL, node: str = "") -> None:
+        """End a daemon with a signal, by default SIGKILL; ``node``: of which node."""
+        daemon = self._daemons.pop(name + node, None)
         if daemon is not None:
             daemon.send_signal(sign)
             daemon.wait(TIMEOUT)
@@ -141,7 +149,7 @@ class Slurm:
 
     def clear(self) -> None:
         """Cancel every job and wait until the node is free again."""
-        self.ask("scontrol", "update", f"NodeName={self.host}", "State=RESUME")
+        self.ask("scontrol", "update", f"NodeName={','.join(self.nodes)}", "State=RESUME")
         self.ask("scancel", "--me")
         until(lambda: not self.ask("squeue", "--noheader", "--states=all", "--format=%T").count("RUNNING"))
         until(lambda: "COMPLETING" not in self.ask("squeue", "--noheader", "--states=all", "--format=%T"))
@@ -152,7 +160,9 @@ class Slurm:
 
     def close(self) -> None:
         """End all processes of this cluster."""
-        for name in ("slurmd", "slurmctld", "munged"):
+        for node in self.nodes:
+            self.stop("slurmd", node=node)
+        for name in ("slurmctld", "munged"):
             self.stop(name)
         until(lambda: not processes.kill_started_with("SLURM_CONF", self.conf))  # repeated, as new processes may start
         self._sweeper.communicate(timeout=TIMEOUT)
@@ -172,10 +182,10 @@ def executor_on(slurm: Slurm, home: Path, environments: Path, **options: Any) ->
 
 
 @contextlib.contextmanager
-def slurm_alone() -> Iterator[Slurm]:
+def slurm_alone(nodes: int = 1) -> Iterator[Slurm]:
     """Run a Slurm in a folder with a short path, as the paths of its sockets may have at most 108 bytes."""
     with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder:
-        slurm = Slurm(Path(folder))
+        slurm = Slurm(Path(folder), nodes=nodes)
         try:
             yield slurm
         finally:

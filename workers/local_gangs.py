@@ -1,7 +1,7 @@
-"""Local gangs: what the gang of a launch needs on this machine, and the process that runs its tasks."""
+"""Local gangs: what the gang of a launch needs on the machines that it is on, and the process that runs its tasks."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from common.errors import Unsafe
@@ -9,8 +9,9 @@ from core.domain.scheduling.communications.members import GangMembers, ReplicaPo
 from core.domain.scheduling.launches import PACKAGED, Launch
 from runtimes import catalogue, environments
 from runtimes.harness.gang.gang_task import LaunchedProgram, LocalGangSpec
+from runtimes.harness.gang.replica import NOT_LISTENING
 from runtimes.harness.runner.process_spec import ENTRIES, ENVIRONMENT_FOLDERS
-from runtimes.packages.package_case import read_case
+from runtimes.packages.package_case import PackageCase, read_case
 from runtimes.packages.package_installer import ROOT, library_folders
 from workers.executors.kubernetes.gang_pods import members_of
 from workers.runner_processes import StartedProcess
@@ -22,57 +23,99 @@ RANK_TIMES = "libwindtunnel_mpi_times.so"
 HALO = HARNESS.parents[1] / "halo"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProgramFiles:
+    """Files that a gang's program finds on a machine besides its model: folders of Python packages, the first one
+    first; or for a packaged simulator the ``root`` of its packages, and its ``case``.
+    """
+
+    packages: Sequence[Path] = ()
+    root: Path | None = None
+    case: PackageCase | None = None
+
+
 def local_gang_spec(launch: Launch, folders: PreparedFolders, sandbox: int | None, model: Path) -> LocalGangSpec | None:
     """Return the gang of a launch on this machine; None if the gang's packages are not prepared here.
 
     ``model``: its files. Raise Unsafe for a packaged simulator that would not be confined.
     ``sandbox``: the level to confine it at; None: not at all. Hosts have the names that they have on Kubernetes.
     """
-    root = case = None
-    if launch.gang is not None and launch.gang.communication == PACKAGED:
-        if sandbox is None:
-            raise Unsafe(
-                "A packaged simulator runs in a sandbox whose root its packages are; WINDTUNNEL_SANDBOX=none has none."
-            )
-        environment, packages, case = own_environment(launch.environment, folders.cache), [], read_case(model)
-        if environment is None:
-            return None
-        root = environment / ROOT
-    elif (found := _packages(launch, folders)) is None:
+    environment = own_environment(launch.environment, folders.cache) if launch.environment else None
+    if launch.environment and environment is None:
         return None
-    else:
-        packages = found
-    members = members_of(launch)
-    positions = [
-        ReplicaPosition(slice=str(slice), index=str(index))
-        for slice in range(members.gang.slices)
-        for index in range(members.gang.size)
-    ]
+    files = program_files(launch, folders.environments, environment, sandbox, model)
+    if files is None:
+        return None
+    return whole_gang_spec(launch, files, sandbox)
+
+
+def whole_gang_spec(launch: Launch, files: ProgramFiles, sandbox: int | None) -> LocalGangSpec:
+    """Return a gang that is on one machine."""
+    members, positions = members_of(launch), _positions(members_of(launch))
     alone = members.communication.alone
     if alone is not None:
         programs, ranks = [_program(members, ReplicaPosition(), list(alone(members)))], members.ranks
     else:
         programs, ranks = [_program(members, position, []) for position in positions], len(positions)
+    hosts = [*map(members.host, positions), members.leader]
+    spec = _spec(launch, files, sandbox)
+    return replace(spec, programs=programs, hosts=hosts, ranks=ranks, memory=spec.memory * len(positions))
+
+
+def gang_spec_of_node(
+    launch: Launch, members: GangMembers, files: ProgramFiles, sandbox: int | None, index: int
+) -> LocalGangSpec:
+    """Return the part of a gang on one of several nodes, each of which has a replica."""
+    position, communication = ReplicaPosition(index=str(index)), members.communication
+    programs = []
+    if communication.lead is None or communication.follow is None:
+        ranks, programs = 1, [_program(members, position, [])]
+    else:
+        ranks = members.gang.slots
+        proxy = [base_interpreter(), "-S", "-E", "-B", str(HARNESS / "gang/attempts.py"), str(NOT_LISTENING)]
+        follow = _program(members, position, [*proxy, *communication.follow(members, position)])
+        lead = [_program(members, position, list(communication.lead(members)))] if index == 0 else []
+        programs = [*lead, replace(follow, complete=True)]
+    return replace(
+        _spec(launch, files, sandbox),
+        programs=programs,
+        hosts=[members.host(position)],
+        first=ranks * index,
+        ranks=ranks,
+    )
+
+
+def _positions(members: GangMembers) -> list[ReplicaPosition]:
+    return [
+        ReplicaPosition(slice=str(slice), index=str(index))
+        for slice in range(members.gang.slices)
+        for index in range(members.gang.size)
+    ]
+
+
+def _spec(launch: Launch, files: ProgramFiles, sandbox: int | None) -> LocalGangSpec:
+    """Return what is the same wherever a gang is. ``memory``: of one replica."""
+    gang, case = members_of(launch).gang, files.case
     return LocalGangSpec(
         python=base_interpreter(),
         harness=str(HARNESS),
-        packages=list(map(str, packages)),
-        programs=programs,
-        command=members.gang.command,
-        hosts=[*map(members.host, positions), members.leader],
-        ranks=ranks,
-        memory=launch.placement.memory * len(positions),
+        packages=list(map(str, files.packages)),
+        programs=[],
+        command=gang.command,
+        hosts=[],
+        ranks=0,
+        memory=launch.placement.memory,
         name="model.py" if launch.format == "python" else "model",
         level=sandbox,
-        start=members.gang.start,
-        build=members.gang.build,
-        root=None if root is None else str(root),
-        libraries=[] if root is None else library_folders(root),
+        start=gang.start,
+        build=gang.build,
+        root=None if files.root is None else str(files.root),
+        libraries=[] if files.root is None else library_folders(files.root),
         rules={} if case is None else case.rules,
         templates=[] if case is None else case.templates,
         environ={} if case is None else case.environ,
         contents={} if case is None else case.files,
-        times=next((str(path) for folder in packages if (path := folder / RANK_TIMES).is_file()), None),
+        times=next((str(path) for folder in files.packages if (path := folder / RANK_TIMES).is_file()), None),
     )
 
 
@@ -82,31 +125,50 @@ def _program(members: GangMembers, position: ReplicaPosition, launcher: Sequence
     return LaunchedProgram(launcher=launcher, environ={**place, **members.environment(position)})
 
 
-def _packages(launch: Launch, folders: PreparedFolders) -> list[Path] | None:
+def program_files(
+    launch: Launch, prepared: Path, environment: Path | None, sandbox: int | None, model: Path
+) -> ProgramFiles | None:
+    """Return what a gang's program needs here, None if it is not prepared.
+
+    ``environment``: the folder of the packages that the model declares, if it does; ``model``: its files. Raise Unsafe
+    for a packaged simulator that would not be confined.
+    """
+    if launch.gang is None or launch.gang.communication != PACKAGED:
+        packages = gang_packages(launch, prepared, environment)
+        return None if packages is None else ProgramFiles(packages=packages)
+    if sandbox is None:
+        raise Unsafe(
+            "A packaged simulator runs in a sandbox whose root its packages are; WINDTUNNEL_SANDBOX=none has none."
+        )
+    return None if environment is None else ProgramFiles(root=environment / ROOT, case=read_case(model))
+
+
+def gang_packages(launch: Launch, prepared: Path, environment: Path | None) -> Sequence[Path] | None:
     """Return the folders of a program's packages, None if they are not prepared.
 
-    First those that it declares, or else those of its format; then those of its communication model, and with MPI the
+    After those that it declares, or else those of its format, come those of its communication model, and with MPI the
     halo package, last, so that a program which declares a version of it has that.
     """
-    own = _own_packages(launch, folders)
+    if environment is not None:
+        own = [environment / name for name in ENVIRONMENT_FOLDERS]
+    elif (of_format := _packages_of_format(launch, prepared)) is None:
+        return None
+    else:
+        own = [of_format]
     communication = catalogue.communications().get(launch.gang.communication) if launch.gang is not None else None
-    if own is None or communication is None:
+    if communication is None:
         return own
-    site = environments.ready(communication, folders.environments)
+    site = environments.ready(communication, prepared)
     if site is None:
         return None
     return [*own, site, HALO] if communication.name == "mpi" else [*own, site]
 
 
-def _own_packages(launch: Launch, folders: PreparedFolders) -> list[Path] | None:
-    if launch.environment:
-        own = own_environment(launch.environment, folders.cache)
-        return None if own is None else [own / name for name in ENVIRONMENT_FOLDERS]
+def _packages_of_format(launch: Launch, prepared: Path) -> Path | None:
     runtime = catalogue.runtimes().get(launch.runtime)
     if runtime is None or launch.format not in runtime.formats:
         return None
-    site = environments.ready(runtime.formats[launch.format].environment, folders.environments)
-    return None if site is None else [site]
+    return environments.ready(runtime.formats[launch.format].environment, prepared)
 
 
 class GangProcess(ControlledRunner):

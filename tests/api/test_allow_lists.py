@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.scheduling.executor_config import ExecutorConfig, GangSupport
 from core.domain.scheduling.states import State
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
@@ -59,7 +59,7 @@ CLUSTER = ExecutorConfig(
     kind="kubernetes",
     workers=4,
     equivalents=kind("kubernetes").equivalents,
-    gangs=kind("kubernetes").gangs,
+    gangs=GangSupport(unattended=True),
 )
 GENEROUS = replace(CLUSTER, name="generous", allowed=ALLOWED)
 LAPTOP = ExecutorConfig(name="laptop", kind="local", workers=64, ignored=kind("local").ignored)

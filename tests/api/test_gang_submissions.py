@@ -144,7 +144,7 @@ def test_a_gang_without_a_runner_is_refused_where_no_executor_could_start_it(
     platform.files.models.add((MODEL,), filename="model.py", name="mine")
     client = root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client()
     refused = submit_gang(client, gang={"size": 1, "command": ["x"]} | member, scenarios={"range": [0, 1]})
-    assert refused.status_code == 422 and "it needs Kubernetes" in refused.json["detail"], refused.json
+    assert refused.status_code == 422 and "an `operator` needs Kubernetes" in refused.json["detail"], refused.json
     larger = submit_gang(client, gang={"size": 3, "command": ["x"]})
     assert larger.status_code == 201, larger.json  # its replicas share processors
     database.close()
@@ -205,7 +205,7 @@ def test_the_launcher_of_packages_is_for_cases_alone(bench_client: FlaskClient) 
 def test_a_packaged_case_is_refused_where_no_executor_runs_it(client: FlaskClient) -> None:
     response = client.post("/v1/simulations", json={"dataset": "cantilever"})
     assert response.status_code == 422
-    assert "with packages, it needs a local executor" in response.json["detail"]
+    assert "`cluster`: a packaged simulator runs on executors of the kinds `local`" in response.json["detail"]
 
 
 def test_a_dataset_that_brings_its_program_needs_no_model(client: FlaskClient) -> None:
@@ -213,7 +213,7 @@ def test_a_dataset_that_brings_its_program_needs_no_model(client: FlaskClient) -
         return client.post("/v1/simulations", json={"dataset": "heat"} | fields)
 
     sent = submit(sweep={"grid": [16, 32]}, placement={"executor": "cluster"})
-    assert sent.status_code == 422 and "it needs a local executor" in sent.json["detail"]
+    assert sent.status_code == 422 and "`cluster`: a program with `start` or `build` runs on" in sent.json["detail"]
     for refused, fragment in (
         (submit(model="mine"), "heat runs a program of its own: leave the model out. `program` runs yours."),
         (submit(gang={"size": 4, "command": ["x"]}), "`gang.command` of heat is the dataset's: only `size`"),

@@ -170,7 +170,7 @@ def test_a_launch_whose_node_failed_has_ended_with_that_reason(own_slurm: Slurm,
     executor = executor_opener(own_slurm, tmp_path)()
     executor.submit(launch_of())
     wait_for(executor, Phase.RUNNING)
-    own_slurm.stop("slurmd")
+    own_slurm.stop("slurmd", node=own_slurm.host)
     own_slurm.ask("scontrol", "update", f"NodeName={own_slurm.host}", "State=DOWN", "Reason=test")
     assert wait_for(executor, Phase.ENDED).reason == "its node failed"
 

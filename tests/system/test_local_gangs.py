@@ -27,6 +27,7 @@ from tests.system.platform_process import PlatformProcess
 from tests.unit.launch_samples import launch
 from tests.waiting import until
 from workers import local_gangs
+from workers.warm_runners import PreparedFolders
 
 PATIENCE = 60.0
 MIB = 1 << 20
@@ -105,7 +106,7 @@ class GangHere:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._folder = folder
         self._level = sandbox.level().number
-        monkeypatch.setattr(local_gangs, "_packages", lambda *_: [])  # the standard library is enough here
+        monkeypatch.setattr(local_gangs, "gang_packages", lambda *_: [])  # the standard library is enough here
         self.agent, self._control = socket.socketpair()
         self.storage = KeptHere()
         self._made: list[LocalGang] = []
@@ -120,7 +121,8 @@ class GangHere:
         gang = Gang(size=size, command=("python", "model.py", self._name))
         placement = Placement(memory=memory // size)
         given: Launch = launch(gang=gang, format="python", runtime="python", placement=placement)
-        options = local_gangs.local_gang_spec(given, None, self._level, model)  # type: ignore[arg-type]  # without packages
+        folders = PreparedFolders.below(self._folder, self._folder)
+        options = local_gangs.local_gang_spec(given, folders, self._level, model)
         assert options is not None
         folder = self._folder / "launch"
         folder.mkdir(exist_ok=True)

@@ -68,7 +68,7 @@ def runner(tmp_path: Path) -> Iterator[GangConnection]:
     environment = {"PATH": f"{Path(python).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     environment["WINDTUNNEL_GANG_KEY"] = secrets.token_hex()
     path = tmp_path / "gang.sock"
-    commands = {"leader": ["--tasks", str(path), "lead", *mpi.COMMUNICATION.lead(members)]}
+    commands = {"leader": ["--tasks", str(path), "lead", *mpi.COMMUNICATION.lead(members), *members.gang.command]}
     positions = {"leader": ReplicaPosition(), "0": ReplicaPosition(), "1": ReplicaPosition(index="1")}
     commands |= {
         index: ["follow", *mpi.COMMUNICATION.follow(members, ReplicaPosition(index=index))] for index in ("0", "1")

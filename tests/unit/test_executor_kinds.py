@@ -11,6 +11,7 @@ import pytest
 
 from core.domain.scheduling.allowed_options import OPTIONS
 from core.domain.scheduling.executor_config import GangSupport
+from core.domain.scheduling.launches import Gang
 from workers import executors
 from workers.executors import registry
 from workers.executors.base import ExecutorKind
@@ -75,12 +76,30 @@ def test_an_executor_has_the_capabilities_of_its_kind(tmp_path: Path) -> None:
     kinds = ("kubernetes", "local", "slurm")
     configs = registry.load_executor_configs(config_file(tmp_path, *({"kind": kind} for kind in kinds)), 1)
     assert registry.with_own_environments(configs) == {"e0"}
-    assert [config.gangs for config in configs] == [
-        GangSupport(unattended=True),
-        GangSupport(programs=True, crowds=True),
-        None,
-    ]
+    cluster, local, slurm = (config.gangs for config in configs)
+    assert (cluster, local) == (GangSupport(unattended=True), GangSupport(programs=True, crowds=True))
+    assert slurm is not None and slurm.programs and not slurm.several
     assert registry.with_node_agent(configs) == {"e1"}
+
+
+def test_a_gang_is_refused_with_the_reason_of_the_executor(tmp_path: Path) -> None:
+    open_network = {"kind": "slurm", "options": {"gang_network": True}}
+    configs = registry.load_executor_configs(
+        config_file(tmp_path, {"kind": "kubernetes"}, {"kind": "local"}, {"kind": "slurm"}, open_network), 1
+    )
+    refusals = {
+        (Gang(size=2),): ["", "", "one node there; the executor's option `gang_network`", ""],
+        (Gang(size=1), Gang(size=1, slots=4, communication="mpi")): ["", "", "", ""],
+        (Gang(size=2, communication="packaged"),): ["a packaged simulator runs", "", "", ""],
+        (Gang(size=1, slices=2),): ["", "", "no slices", "no slices"],
+        (Gang(size=1, start="launch"), Gang(size=1, build=("make",))): ["`start` or `build`", "", "", ""],
+        (Gang(size=1, image="x"), Gang(size=1, operator="trainer")): ["", *["needs Kubernetes"] * 3],
+    }
+    for gangs, expected in refusals.items():
+        for gang in gangs:
+            for config, part in zip(configs, expected, strict=True):
+                reason = config.refusal(gang)
+                assert (part in reason) and bool(part) == bool(reason), (gang, config.kind, reason)
 
 
 def test_an_executor_knows_which_options_its_kind_ignores(tmp_path: Path) -> None:

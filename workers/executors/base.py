@@ -115,8 +115,8 @@ class ExecutorKind(Generic[Options]):
     open: Callable[[str, Options, LocalPaths], Executor]
     #: Whether runners bring their environments (container images) and share no folder with this machine.
     own_environments: bool = False
-    #: The gangs that it starts; None: none.
-    gangs: GangSupport | None = None
+    #: Returns the gangs that it starts with these options; None: none.
+    gangs: Callable[[Options], GangSupport] | None = None
     #: Whether launches run on this machine's node agent, so that the supervisor starts that role.
     node_agent: bool = False
     #: Whether launches that still load their model lend their workers: nobody but the platform counts them. A cluster

@@ -65,7 +65,7 @@ def _with_kind(config: ExecutorConfig) -> ExecutorConfig:
         ignored=executor_kind.ignored,
         equivalents=executor_kind.equivalents,
         lends=executor_kind.lends,
-        gangs=executor_kind.gangs,
+        gangs=executor_kind.gangs(executor_kind.parse(config.options)) if executor_kind.gangs else None,
     )
 
 

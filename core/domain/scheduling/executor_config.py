@@ -7,7 +7,7 @@ import msgspec
 
 from common.former_names import refuse_former_names
 from core.domain.scheduling.allowed_options import parsed_allowed
-from core.domain.scheduling.launches import Gang, replicas
+from core.domain.scheduling.launches import PACKAGED, Gang, replicas
 
 #: Seconds for which an executor may fail to answer before its launches count as lost.
 GRACE = 60.0
@@ -22,16 +22,30 @@ class GangSupport:
 
     ``unattended``: also those without a runner (`Gang.attended`). ``programs``: also those whose program is compiled,
     or is started once for a launch. ``crowds``: a gang may have more replicas than there are workers, which then share
-    processors.
+    processors. ``nodes``: each replica has a node of its own (`Gang.nodes`), in no slices; ``several``: or else a gang
+    has one, and ``remedy`` says what allows several.
     """
 
     unattended: bool = False
     programs: bool = False
     crowds: bool = False
+    nodes: bool = False
+    several: bool = True
+    remedy: str = ""
 
-    def starts(self, gang: Gang) -> bool:
-        """Return whether it starts a gang."""
-        return (self.unattended or gang.attended) and (self.programs or not gang.is_local)
+    def refusal(self, gang: Gang) -> str:
+        """Return why it does not start a gang; empty: it does."""
+        if not gang.attended and not self.unattended:
+            return "an `image` or an `operator` needs Kubernetes"
+        if not self.programs and gang.communication == PACKAGED:
+            return "a packaged simulator runs on executors of the kinds `local` and `slurm`"
+        if not self.programs and (gang.start != "task" or gang.build):
+            return "a program with `start` or `build` runs on executors of the kinds `local` and `slurm`"
+        if self.nodes and gang.slices > 1:
+            return "it has no slices"
+        if not self.several and gang.nodes > 1:
+            return f"a gang has one node there; {self.remedy}"
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,9 +78,11 @@ class ExecutorConfig:
 
     def starts(self, gang: Mapping[str, object] | None) -> bool:
         """Return whether it starts such gangs; None: not a gang, which every executor starts."""
-        if gang is None:
-            return True
-        return self.gangs is not None and self.gangs.starts(msgspec.convert(gang, Gang))
+        return gang is None or not self.refusal(msgspec.convert(gang, Gang))
+
+    def refusal(self, gang: Gang) -> str:
+        """Return why it does not start a gang; empty: it does."""
+        return "it runs no gangs" if self.gangs is None else self.gangs.refusal(gang)
 
     def has_room_for(self, gang: Mapping[str, object]) -> bool:
         """Return whether all replicas of a gang fit here once nothing else runs."""

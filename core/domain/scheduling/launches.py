@@ -40,9 +40,9 @@ class Gang:
         return not self.image and not self.operator
 
     @property
-    def is_local(self) -> bool:
-        """Whether it needs what only executors have that run its program on one machine."""
-        return self.start != "task" or bool(self.build) or self.communication == PACKAGED
+    def nodes(self) -> int:
+        """Machines that it has where each replica has one: the launcher of a packaged simulator starts ranks on one."""
+        return 1 if self.communication == PACKAGED else self.size * self.slices
 
 
 class _Dimensions(msgspec.Struct):

@@ -184,9 +184,9 @@ class Resolver:
             raise Invalid("`gang.command` is missing: the program that each replica runs, in the folder of the model.")
         candidates = self.candidates(submission.placement, submission.gang)
         if not candidates:
-            why = "" if gang.attended else " With an `image` or an `operator` it needs Kubernetes."
-            why += " With `start` or `build`, and with packages, it needs a local executor." if gang.is_local else ""
-            raise Invalid(f"No executor here starts such a gang.{why}")
+            named = self.candidates(submission.placement, None)
+            why = "; ".join(f"`{config.name}`: {config.refusal(gang)}" for config in named)
+            raise Invalid(f"No executor here starts such a gang: {why}.")
         if not self._with_capacity(submission):
             most = max(config.workers_for(None) for config in candidates)
             size = replicas(submission.gang)

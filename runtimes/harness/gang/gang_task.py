@@ -24,22 +24,27 @@ FOLDER = "/tmp/windtunnel"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchedProgram:
-    """A program that a sandbox starts: ``launcher`` before the gang's command, and environment variables of its own."""
+    """A program that a sandbox starts: ``launcher`` before the gang's command, and environment variables of its own.
+
+    ``complete``: the launcher is the whole command; another one, elsewhere, says what it is to start.
+    """
 
     launcher: Sequence[str]
     environ: Mapping[str, str]
+    complete: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocalGangSpec:
-    """A launch's gang on this machine.
+    """A launch's gang on this machine, or the part of it that is there.
 
     ``python``: the interpreter; ``harness``: the folder of this package; ``packages``: folders of the program's
-    packages, the first one first; ``hosts``: names that are this machine; ``ranks``: how many processes the programs
-    start in all; ``memory``: bytes of all of them; ``name``: of a model that is one file; ``level``: of the sandbox,
-    None: there is none; ``times``: the library that measures how ranks communicate (compiled/mpi_times.c), if any;
-    ``start``: whether the programs are started for each "task", or once for the "launch"; ``build``: the command that
-    compiles the program, if it is compiled.
+    packages, the first one first; ``hosts``: names that are this machine, its own first; ``addresses``: of all
+    hosts by name, if there are other machines; ``first`` and ``ranks``: the number of the first process that is
+    started here, and how many there are; ``memory``: bytes of all of them; ``name``: of a model that is one file;
+    ``level``: of the sandbox, None: there is none; ``times``: the library that measures how ranks communicate
+    (compiled/mpi_times.c), if any; ``start``: whether the programs are started for each "task", or once for the
+    "launch"; ``build``: the command that compiles the program, if it is compiled.
 
     ``root``: the folder of packages that is the root of the sandbox, if there is one; ``libraries``: paths in it that
     its loader searches besides; ``rules``: what is read from the log (`rank.LogRules`); ``templates``: files of the
@@ -60,12 +65,19 @@ class LocalGangSpec:
     times: str | None = None
     start: str = "task"
     build: Sequence[str] = ()
+    first: int = 0
+    addresses: Mapping[str, str] = field(default_factory=dict)
     root: str | None = None
     libraries: Sequence[str] = ()
     rules: Mapping[str, object] = field(default_factory=dict)
     templates: Sequence[str] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
     contents: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the ranks here."""
+        return range(self.first, self.first + self.ranks)
 
     def path_inside(self, path: str) -> str:
         """Return where the ranks see a path of this machine."""
@@ -78,6 +90,7 @@ class LocalGangSpec:
         return {
             "readonly": [*self.packages, *readonly, *([] if self.root is None else [self.harness])],
             "hosts": self.hosts,
+            "addresses": self.addresses,
             "level": self.level,
             "memory": self.memory,
             "libraries": ADDRESSES,

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 import msgspec
@@ -32,6 +32,7 @@ from ..runner.runner import (
 )
 from ..runner.runner_api_client import Credentials, LaunchOver, RequestRejected, RunnerApiClient, Unreachable
 from .delivered_files import OUTPUT, Delivery, NotDeliverable
+from .gang_nodes import SpreadTask
 from .gang_runner import GangLaunch, GangRunner, GangStopped, result_of
 from .gang_task import FOLDER, GangEnd, GangTask, LocalGangSpec
 from .gang_transport import ReplicaLost
@@ -65,20 +66,28 @@ class GangOrder(msgspec.Struct):
 class LocalGang:
     """A gang on this machine. ``model``: path of its files; ``folder``: of the launch, for files of its tasks.
 
-    The node agent ends it by closing ``control``.
+    The node agent ends it by closing ``control``. ``spread``: starts a task of a gang that is on several machines.
     """
 
     returns = True
 
-    def __init__(self, gang: LocalGangSpec, model: str, control: socket.socket, folder: str) -> None:
+    def __init__(
+        self,
+        gang: LocalGangSpec,
+        model: str,
+        control: socket.socket,
+        folder: str,
+        spread: Callable[[GangTask], SpreadTask] | None = None,
+    ) -> None:
         self.outputs = CapturedOutput()
+        self._spread = spread
         self._gang = gang
         self._model = model
         self._control = control
         self._folder = folder
         self._built: str | None = None
         self._sandboxes = contextlib.ExitStack()
-        self._sandboxed: SandboxedTask | None = None
+        self._sandboxed: SandboxedTask | SpreadTask | None = None
         self._delivered = Delivery(OUTPUT)
         self._problem: str | None = None
 
@@ -144,10 +153,12 @@ class LocalGang:
         self._sandboxed = None
         self._sandboxes.close()
 
-    def _start(self, scenario: Mapping[str, object], storage: TaskStorage) -> SandboxedTask:
+    def _start(self, scenario: Mapping[str, object], storage: TaskStorage) -> SandboxedTask | SpreadTask:
         """Start a sandbox with a task, and with the newest checkpoint of it."""
         folder = tempfile.TemporaryDirectory(prefix="task-", dir=self._folder, ignore_cleanup_errors=True)
         task = self._task(scenario, self._sandboxes.enter_context(folder), storage)
+        if self._spread is not None:
+            return self._sandboxes.enter_context(self._spread(task))
         return self._sandboxes.enter_context(SandboxedTask(task, self.outputs))
 
     def _task(self, scenario: Mapping[str, object], folder: str, storage: TaskStorage) -> GangTask:
@@ -225,7 +236,7 @@ def main() -> None:
         launch = msgspec.convert(RunnerApiClient(credentials, threading.Event()).launch(), GangLaunch)
         runner = GangRunner(credentials, launch, gang, "gang", ended=end)
         log = RunnerApiClient(credentials, threading.Event(), patience=0.0)
-        threading.Thread(target=_deliver, args=(gang, log), name="log", daemon=True).start()
+        threading.Thread(target=keep_delivering, args=(gang, log), name="log", daemon=True).start()
         try:
             gang.build(order.builds, launch.model.digest)
             runner.run()
@@ -244,7 +255,7 @@ def main() -> None:
     end(DONE, "there is no more work")
 
 
-def _deliver(gang: LocalGang, client: RunnerApiClient) -> None:
+def keep_delivering(gang: LocalGang, client: RunnerApiClient) -> None:
     """Send what the gang prints, until the launch is over."""
     while True:
         time.sleep(LOG_INTERVAL)

@@ -15,7 +15,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class RankTimes:
     """The processor time of ranks. ``ends``: the folder in which each has noted its program's process."""
 
-    def __init__(self, ends: Path, ranks: int, proc: Path) -> None:
+    def __init__(self, ends: Path, ranks: range, proc: Path) -> None:
         self._ends, self._ranks, self._proc = ends, ranks, proc
         self._before: dict[int, float] = {}
         self._since = time.time()
@@ -24,7 +24,7 @@ class RankTimes:
         """Return for each rank that is there what it has computed since the last call, as if it had ended well now."""
         now, since = time.time(), self._since
         self._since = now
-        times = {rank: seconds for rank in range(self._ranks) if (seconds := self._seconds(rank)) is not None}
+        times = {rank: seconds for rank in self._ranks if (seconds := self._seconds(rank)) is not None}
         before, self._before = self._before, times
         return [
             RankEnd(

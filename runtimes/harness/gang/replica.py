@@ -234,6 +234,11 @@ class Leader:
         self._missing.remove(place)
         self._followers[place] = follower
 
+    @property
+    def followers(self) -> Sequence[GangConnection]:
+        """The followers' connections, by their positions."""
+        return [self._followers[place] for place in sorted(self._followers)]
+
     def share(self, model: Path, name: str) -> None:
         """Send the model to all followers."""
         size, sent = model.stat().st_size, 0

@@ -98,9 +98,9 @@ class SharedSandbox:
         self._selector = selectors.DefaultSelector()
         self._tasks: TaskServer | None = None
         if self._gang.start == "launch":
-            self._tasks = TaskServer(folder.tasks, self._gang.ranks, folder.has_ended_well, self._selector)
+            self._tasks = TaskServer(folder.tasks, self._gang.numbers, folder.has_ended_well, self._selector)
         self._round_at = 0.0
-        self._used = RankTimes(folder.ends, self._gang.ranks, Path("/proc" if task.confinement is None else PROC))
+        self._used = RankTimes(folder.ends, self._gang.numbers, Path("/proc" if task.confinement is None else PROC))
 
     def run(self, scenario: Mapping[str, object]) -> GangEnd:
         """Start the ranks with a task, and wait for its end; return what the runner is told."""
@@ -112,7 +112,7 @@ class SharedSandbox:
             return self._end_all(0, str(error))
         try:
             for program in self._gang.programs:
-                command = [*program.launcher, *rank, *self._gang.command]
+                command = [*program.launcher, *(() if program.complete else (*rank, *self._gang.command))]
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -149,12 +149,12 @@ class SharedSandbox:
                 os.killpg(program.pid, signal.SIGKILL)
                 program.wait()
         until = time.monotonic() + GRACE
-        while any(map(self._folder.is_kept, range(self._gang.ranks))) and time.monotonic() < until:
+        while any(map(self._folder.is_kept, self._gang.numbers)) and time.monotonic() < until:
             time.sleep(0.01)  # a watcher outlives what the launcher has ended, and tells how
         if self._task.confinement is None:
             sweep()
         self._folder.deliver_outputs(self._files)
-        ends = [end for rank in range(self._gang.ranks) if (end := self._folder.rank_end(rank)) is not None]
+        ends = [end for rank in self._gang.numbers if (end := self._folder.rank_end(rank)) is not None]
         return GangEnd(status=code, problem=problem, result=self._folder.result(), ranks=ends)
 
     def _wait(self) -> tuple[int, str | None]:

@@ -46,7 +46,7 @@ class TaskFolder:
         self.ends = self._folder / "ranks"
         self.tasks = self._folder / "tasks.sock"
         self._output = self._folder / "output"
-        self._checkpoints = [self._folder / "checkpoints" / str(rank) for rank in range(self._gang.ranks)]
+        self._checkpoints = [self._folder / "checkpoints" / str(rank) for rank in self._gang.numbers]
 
     def prepare(self) -> None:
         """Lay out model and interpreter."""
@@ -151,7 +151,7 @@ class TaskFolder:
         complete = set.intersection(*map(_names, self._checkpoints))
         for name in sorted(complete, key=lambda name: _changed_at(self._checkpoints[0] / name)):
             entries = [folder / name for folder in self._checkpoints]
-            deliver(peer, name, list(enumerate(entries)))
+            deliver(peer, name, list(zip(self._gang.numbers, entries, strict=True)))
             for entry in entries:
                 _remove(entry)
 

@@ -31,11 +31,13 @@ class _TaskTaker:
 class TaskServer:
     """Serves one task after the other to the ranks. ``selector``: waits for them too, and calls what it has of them.
 
-    ``ranks``: their number; ``ended``: whether one of them has ended, and well.
+    ``ranks``: their numbers; ``ended``: whether one of them has ended, and well.
     """
 
-    def __init__(self, path: Path, ranks: int, ended: Callable[[int], bool], selector: selectors.BaseSelector) -> None:
-        self._all = range(ranks)
+    def __init__(
+        self, path: Path, ranks: range, ended: Callable[[int], bool], selector: selectors.BaseSelector
+    ) -> None:
+        self._all = ranks
         self._ended = ended
         self._selector = selector
         self._listener = socket.socket(socket.AF_UNIX)
@@ -45,7 +47,7 @@ class TaskServer:
         self._ranks: list[_TaskTaker] = []
         self._line = b""
         self._awaited: set[int] = set()
-        #: The text of the first rank's result of the task; None: it has not answered yet.
+        #: The text of the first rank's result of the task, as far as ranks here give one; None: not yet.
         self.result: str | None = None
 
     def begin(self, task: Mapping[str, object]) -> None:
@@ -101,7 +103,7 @@ class TaskServer:
                 self._give(rank)
         elif rank.number in self._awaited and isinstance(said, dict):
             self._awaited.remove(rank.number)
-            if rank.number == 0:
+            if rank.number == self._all[0]:
                 self.result = line.decode(errors="replace")
         else:
             self._drop(rank)

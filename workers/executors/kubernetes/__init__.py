@@ -39,6 +39,6 @@ KIND = ExecutorKind(
     parser=parse,
     open=open,
     own_environments=True,
-    gangs=GangSupport(unattended=True),
+    gangs=lambda _: GangSupport(unattended=True),
     equivalents=EQUIVALENTS,
 )

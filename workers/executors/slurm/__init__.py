@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.domain.scheduling.allowed_options import OPTIONS
+from core.domain.scheduling.executor_config import GangSupport
 from workers.executors.base import ExecutorKind, LocalPaths
 from workers.executors.slurm.jobs import SlurmOptions
 
@@ -26,4 +27,14 @@ def open(name: str, options: SlurmOptions, paths: LocalPaths) -> "SlurmExecutor"
 
 
 #: Nodes see the environments that are prepared on this machine, in the shared file system.
-KIND = ExecutorKind(options=SlurmOptions, open=open, ignored=frozenset(OPTIONS) - HONOURED)
+KIND = ExecutorKind(
+    options=SlurmOptions,
+    open=open,
+    ignored=frozenset(OPTIONS) - HONOURED,
+    gangs=lambda options: GangSupport(
+        programs=True,
+        nodes=True,
+        several=options.gang_network,
+        remedy="the executor's option `gang_network` allows several, whose network is then open to programs",
+    ),
+)

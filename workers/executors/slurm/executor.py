@@ -3,21 +3,27 @@
 import shlex
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from common.errors import NotPrepared, Unsupported
-from core.domain.scheduling.launches import Launch, LaunchStatus, Phase
+from core.domain.scheduling.launches import PACKAGED, Launch, LaunchStatus, Phase
 from workers.executors.slurm.commands import Commands
 from workers.executors.slurm.folders import Folders
-from workers.executors.slurm.jobs import PREFIX, Job, SlurmOptions, arguments, array_of, launch_status
-from workers.warm_runners import PreparedFolders, WarmKind, worker_spec_for
+from workers.executors.slurm.jobs import NODES, PREFIX, Job, SlurmOptions, arguments, array_of, launch_status
+from workers.local_gangs import gang_packages
+from workers.warm_runners import PreparedFolders, WarmKind, own_environment, worker_spec_for
 
 SOURCE = Path(__file__).parents[3]
 #: Placeholder in the launch document that job.sh replaces with the runner's array task id.
 TASK = "%TASK%"
+#: Starts a process on each node of a job; arguments follow, and the node's number is the last one.
+START = (
+    "srun --ntasks-per-node=1 --mpi=none --unbuffered --kill-on-bad-exit=1 --overlap sh -c"
+    """ 'exec {python} -m runtimes.harness.gang.gang_node "$@" "$SLURM_NODEID"' sh"""
+)
 
 
 class SlurmExecutor:
@@ -36,8 +42,6 @@ class SlurmExecutor:
 
     def submit(self, launch: Launch) -> None:
         """Write the launch's folder and submit its job array; no-op if that was done before."""
-        if launch.gang is not None:
-            raise Unsupported("The Slurm executor does not run gangs; choose another executor.")
         with self._folders.locked():
             if self._folders.submitted(launch.id):
                 return
@@ -46,7 +50,7 @@ class SlurmExecutor:
                 sbatch_arguments = arguments(launch, self._options)
                 self._folders.write(launch.id, self._document(launch), launch.token, sbatch_arguments)
                 try:
-                    self._sbatch(launch.id, sbatch_arguments, range(launch.workers))
+                    self._sbatch(launch.id, sbatch_arguments, range(launch.workers if launch.gang is None else 1))
                 except OSError:
                     raise  # the job may have been accepted: the next submission and a cancellation query Slurm first
                 except BaseException:
@@ -70,6 +74,8 @@ class SlurmExecutor:
         with self._folders.locked():
             if not self._folders.submitted(launch_id):
                 return
+            if any(argument.startswith(NODES) for argument in self._folders.arguments(launch_id)):
+                raise Unsupported("The size of a gang cannot change. Cancel the simulation and submit it again.")
             jobs, task_records = self._jobs().get(launch_id, []), self._folders.task_records(launch_id)
             active = [job for job in unfinished(jobs) if job.task is not None and job.task not in task_records.exits]
             missing = workers - len(active)
@@ -105,6 +111,8 @@ class SlurmExecutor:
 
     def _document(self, launch: Launch) -> dict[str, Any]:
         """Return the launch document of standalone_runner.py; job.sh puts each runner's task id in."""
+        if launch.gang is not None:
+            return self._gang_document(launch)
         kind = WarmKind.of(launch)
         # Sandbox level 0: the runner determines the best level on its node.
         spec = worker_spec_for(kind, self._prepared, 0 if self._options.sandbox else None)
@@ -123,14 +131,41 @@ class SlurmExecutor:
             "name": TASK,
         }
 
+    def _gang_document(self, launch: Launch) -> dict[str, object]:
+        """Return the launch document of gang_job.py."""
+        folder, prepared = self._folders.of(launch.id), self._prepared
+        if launch.gang is not None and launch.gang.nodes > 1 and not self._options.gang_network:
+            raise Unsupported("Gangs of several nodes are not allowed here (`gang_network`).")
+        environment = own_environment(launch.environment, prepared.cache) if launch.environment else None
+        packaged = launch.gang is not None and launch.gang.communication == PACKAGED
+        missing = environment is None if packaged else gang_packages(launch, prepared.environments, environment) is None
+        if missing or (launch.environment and environment is None):
+            raise NotPrepared(
+                f"The packages of the program of simulation {launch.simulation_id} are not in the shared folder; they"
+                " are staged again."
+            )
+        return {
+            "launch": {**asdict(launch), "token": "", "url": self._options.runner_api_url or launch.url},
+            "token_file": str(folder / "token"),
+            "folder": str(folder / f"task.{TASK}"),
+            "environments": str(prepared.environments),
+            "environment": None if environment is None else str(environment),
+            "builds": str(prepared.builds),
+            "level": 3 if self._options.sandbox else 0,
+        }
+
     def _sbatch(self, launch_id: str, sbatch_arguments: Sequence[str], tasks: Iterable[int]) -> None:
         array = f"--array={array_of(tasks)}"
-        self._commands.sbatch(self._folders.of(launch_id), self.script(), [*sbatch_arguments, array])
+        gang = any(argument.startswith(NODES) for argument in sbatch_arguments)
+        self._commands.sbatch(self._folders.of(launch_id), self.script(gang=gang), [*sbatch_arguments, array])
 
-    def script(self) -> str:
+    def script(self, *, gang: bool = False) -> str:
         """Return the batch script of every job of this executor."""
+        python = shlex.quote(self._options.python or sys.executable)
         return self._template.substitute(
-            python=shlex.quote(self._options.python or sys.executable),
+            program="workers.gang_job" if gang else "workers.standalone_runner",
+            start=f" {START.format(python=python)}" if gang else "",
+            python=python,
             source=shlex.quote(str(SOURCE)),
             prolog=self._options.prolog,
         )

@@ -8,7 +8,7 @@ mkdir "task.$$task" 2>/dev/null && echo "$$SLURM_ARRAY_JOB_ID" > "task.$$task/jo
 [ ! -e "task.$$task/exit" ] || exit "$$(cat "task.$$task/exit")"
 sed "s/%TASK%/$$task/g" launch.json > "task.$$task/launch.json" || exit 76
 $prolog
-PYTHONPATH=$source $python -m workers.standalone_runner --launch "$$PWD/task.$$task/launch.json"
+PYTHONPATH=$source $python -m $program --launch "$$PWD/task.$$task/launch.json"$start
 code=$$?
 echo "$$code" > "task.$$task/.exit" && mv "task.$$task/.exit" "task.$$task/exit"
 exit "$$code"

@@ -12,6 +12,8 @@ from workers.executors.slurm.status_tables import ENDINGS, REASONS, STATES, UNKN
 PREFIX = "wt-"
 #: Columns of squeue, each followed by a bar: unlike Slurm's JSON, they are the same in every release.
 JOBS = "ArrayJobID:|,ArrayTaskID:|,Name:|,State:|,exit_code:|,Reason:|,WorkDir:|"
+#: Argument of sbatch that only gangs have.
+NODES = "--nodes="
 #: Bytes of a runner in addition to its evaluator and model server, and seconds for the delivery of the last results.
 RUNNER_MEMORY, DRAIN_SECONDS = 256 << 20, 300.0
 
@@ -23,7 +25,8 @@ class SlurmOptions:
     ``folder`` contains the launches' folders, on a file system that the nodes mount at the same path, like the
     environments and the platform's source. ``minutes`` is a job's longest run time; 0: the partition's limit. ``gres``
     maps resource names to Slurm's. Without ``sandbox``, models run with the platform user's permissions: only where
-    every model is trusted. ``patience``: seconds that a Slurm command may take.
+    every model is trusted. ``patience``: seconds that a Slurm command may take. ``gang_network``: gangs may have
+    several nodes, whose network is then open to their programs.
     """
 
     conf: str = ""
@@ -41,6 +44,7 @@ class SlurmOptions:
     sandbox: bool = True
     template: str = ""
     patience: float = 15.0
+    gang_network: bool = False
     gres: Mapping[str, str] = field(default_factory=lambda: {"nvidia.com/gpu": "gpu", "amd.com/gpu": "gpu"})
 
 
@@ -93,6 +97,7 @@ def array_of(tasks: Iterable[int]) -> str:
 def arguments(launch: Launch, options: SlurmOptions) -> list[str]:
     """Return sbatch's options except --array. In the script, a project's name could inject further options."""
     placement = launch.placement
+    shares = 1 if launch.gang is None else launch.gang.size // launch.gang.nodes  # replicas on a node
     labels = {"project": launch.project, "simulation": launch.simulation_id, "attempt": launch.attempt}
     minutes = [options.minutes] if options.minutes else []
     if launch.timeout is not None:
@@ -101,8 +106,8 @@ def arguments(launch: Launch, options: SlurmOptions) -> list[str]:
     sbatch_options = {
         "job-name": PREFIX + launch.id,
         "comment": ";".join(f"{key}={value}" for key, value in labels.items()),
-        "cpus-per-task": math.ceil(placement.cpu),
-        "mem": f"{math.ceil((placement.memory + RUNNER_MEMORY) / (1 << 20))}M",
+        "cpus-per-task": math.ceil(placement.cpu * shares),
+        "mem": f"{math.ceil((placement.memory * shares + RUNNER_MEMORY) / (1 << 20))}M",
         "time": min(minutes, default=""),
         "partition": placement.queue or options.partition,
         "qos": placement.priority or options.qos,
@@ -114,7 +119,11 @@ def arguments(launch: Launch, options: SlurmOptions) -> list[str]:
         "output": "runner.%a.log",
         "open-mode": "append",
     }
-    return ["--ntasks=1", "--no-requeue", *(f"--{key}={value}" for key, value in sbatch_options.items() if value != "")]
+    nodes = ["--ntasks=1"]
+    if launch.gang is not None:
+        count = launch.gang.nodes
+        nodes = [f"{NODES}{count}", f"--ntasks={count}", "--ntasks-per-node=1"]
+    return [*nodes, "--no-requeue", *(f"--{key}={value}" for key, value in sbatch_options.items() if value != "")]
 
 
 def read_jobs(text: str) -> list[Job]:

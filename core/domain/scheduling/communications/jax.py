@@ -7,7 +7,7 @@ from core.domain.scheduling.communications.members import RENDEZVOUS, Communicat
 
 def _environment(members: GangMembers, position: ReplicaPosition) -> Mapping[str, str]:
     return {
-        "JAX_COORDINATOR_ADDRESS": f"{members.first}:{RENDEZVOUS}",
+        "JAX_COORDINATOR_ADDRESS": f"{members.first}:{members.ports + RENDEZVOUS}",
         "JAX_NUM_PROCESSES": str(members.gang.size),
         "JAX_PROCESS_ID": position.index,
     }

@@ -34,9 +34,9 @@ class Communication:
     """A communication model. Each module of this package but this one has one, ``COMMUNICATION``.
 
     ``environment``: the variables of a replica. ``sliced``: whether it has slices; else every gang is one slice.
-    ``lead`` and ``follow``: the commands of the leader and of each replica where a launcher starts the program on
-    several hosts; None: each replica starts it by itself. ``alone``: the launcher's command on one machine, before that
-    of the program, which starts all ranks; None likewise.
+    ``lead`` and ``follow``: the commands of the leader, before that of the program, and of each replica where a
+    launcher starts the program on several hosts; None: each replica starts it by itself. ``alone``: the launcher's
+    command on one machine, before that of the program, which starts all ranks; None likewise.
     """
 
     environment: Callable[["GangMembers", ReplicaPosition], Mapping[str, str]]
@@ -49,7 +49,8 @@ class Communication:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GangMembers:
     """A gang's replicas and leader. ``leader``: the name of its host; ``pattern``: of replicas' hosts, with ``{slice}``
-    and ``{index}``. ``fabric``: whether replicas have a network adapter with remote memory access.
+    and ``{index}``. ``fabric``: whether replicas have a network adapter with remote memory access. ``sandboxed``:
+    whether each is in a sandbox of its own. ``ports``: added to each port, where gangs share a network.
     """
 
     gang: Gang
@@ -57,6 +58,8 @@ class GangMembers:
     leader: str
     pattern: str
     fabric: bool = False
+    sandboxed: bool = False
+    ports: int = 0
 
     def host(self, position: ReplicaPosition) -> str:
         """Return the name of a replica's host; it is the same after a restart."""
@@ -82,7 +85,7 @@ class GangMembers:
             "WINDTUNNEL_GANG_SIZE": str(self.gang.size),
             "WINDTUNNEL_GANG_SLICES": str(self.gang.slices),
             "WINDTUNNEL_GANG_SLOTS": str(self.gang.slots),
-            "WINDTUNNEL_GANG_LEADER": f"{self.leader}:{ORDERS}",
+            "WINDTUNNEL_GANG_LEADER": f"{self.leader}:{self.ports + ORDERS}",
             "WINDTUNNEL_GANG_FIRST": self.first,
             "WINDTUNNEL_GANG_HOST": self.host(position),
         }

@@ -8,8 +8,18 @@ from core.domain.scheduling.communications.members import MODEL, Communication, 
 PORT = 26000
 
 
+#: MPICH's transport in a sandbox. UCX, its default, needs /sys and System V's shared memory. Ranks share memory by
+#: libfabric's neighbour; to read each other's memory they would need the right to trace each other.
+SANDBOXED_TRANSPORT: Mapping[str, str] = {
+    "MPIR_CVAR_CH4_NETMOD": "ofi",
+    "FI_PROVIDER": "tcp",
+    "MPIR_CVAR_CH4_CMA_ENABLE": "0",
+    "UCX_LOG_LEVEL": "fatal",  # its library, which is loaded nevertheless, misses /sys
+}
+
+
 def transport(*, fabric: bool) -> Mapping[str, str]:
-    """Return MPICH's transport settings between hosts.
+    """Return MPICH's transport settings between pods.
 
     Ranks of one node run in different containers: a transport that assumes shared memory fails in MPI_Init.
     """
@@ -17,11 +27,16 @@ def transport(*, fabric: bool) -> Mapping[str, str]:
 
 
 def _environment(members: GangMembers, position: ReplicaPosition) -> Mapping[str, str]:
-    return {"MPIEXEC_PORT_RANGE": f"{PORT}:{PORT}", **transport(fabric=members.fabric)}
+    port = members.ports + PORT
+    return {"MPIEXEC_PORT_RANGE": f"{port}:{port}", **_settings(members)}
+
+
+def _settings(members: GangMembers) -> Mapping[str, str]:
+    return SANDBOXED_TRANSPORT if members.sandboxed else transport(fabric=members.fabric)
 
 
 def _lead(members: GangMembers) -> tuple[str, ...]:
-    """Return the command of the leader: a launcher that waits for a proxy on every replica.
+    """Return the command of the leader, before the program's: a launcher that waits for a proxy on every replica.
 
     No ssh and no keys: the proxies connect to the launcher (``-launcher manual``), so no pod needs the right to start
     processes elsewhere. The launcher's port is fixed in the environment (``MPIEXEC_PORT_RANGE``).
@@ -30,34 +45,25 @@ def _lead(members: GangMembers) -> tuple[str, ...]:
     return (
         *("mpiexec.hydra", "-launcher", "manual", "-localhost", members.leader, "-hosts", ",".join(members.hosts())),
         *("-ppn", str(gang.slots), "-n", str(members.ranks), "-disable-hostname-propagation"),
-        *("-genvlist", "PATH,LD_LIBRARY_PATH,PYTHONPATH,UCX_TLS,MPIR_CVAR_CH4_CMA_ENABLE"),
+        *("-genvlist", ",".join(("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", *_settings(members)))),
         *(() if gang.image else ("-wdir", MODEL)),
-        *("-print-all-exitcodes", *gang.command),
+        "-print-all-exitcodes",
     )
 
 
 def _follow(members: GangMembers, position: ReplicaPosition) -> tuple[str, ...]:
     """Return the command of a replica; it exits with 5 while the launcher does not listen yet."""
+    port = f"{members.leader}:{members.ports + PORT}"
     return (
-        *("hydra_pmi_proxy", "--control-port", f"{members.leader}:{PORT}", "--rmk", "user", "--launcher", "manual"),
+        *("hydra_pmi_proxy", "--control-port", port, "--rmk", "user", "--launcher", "manual"),
         *("--demux", "poll", "--pgid", "0", "--retries", "10", "--usize", "-1", "--pmi-port", "0"),
         *("--gpus-per-proc", "-2", "--gpu-subdevs-per-proc", "-2", "--proxy-id", position.index),
     )
 
 
 def _alone(members: GangMembers) -> tuple[str, ...]:
-    """Return the launcher's command on one machine.
-
-    UCX, MPICH's default, needs /sys and System V's shared memory. Ranks share memory by libfabric's neighbour; to read
-    each other's memory they would need the right to trace each other.
-    """
-    settings = {
-        "MPIR_CVAR_CH4_NETMOD": "ofi",
-        "FI_PROVIDER": "tcp",
-        "MPIR_CVAR_CH4_CMA_ENABLE": "0",
-        "UCX_LOG_LEVEL": "fatal",  # its library, which is loaded nevertheless, misses /sys
-    }
-    variables = [part for name, value in settings.items() for part in ("-genv", name, value)]
+    """Return the launcher's command on one machine."""
+    variables = [part for name, value in SANDBOXED_TRANSPORT.items() for part in ("-genv", name, value)]
     return ("mpiexec", *variables, "-n", str(members.ranks))
 
 

@@ -11,7 +11,7 @@ PORT = 2222
 
 def _environment(members: GangMembers, position: ReplicaPosition) -> Mapping[str, str]:
     """TF_CONFIG is formatted, not dumped: the index is a JSON number, and may be a reference here."""
-    workers = [f"{host}:{PORT + index}" for index, host in enumerate(members.hosts())]
+    workers = [f"{host}:{members.ports + PORT + index}" for index, host in enumerate(members.hosts())]
     cluster = json.dumps({"worker": workers}, separators=(",", ":"))
     return {"TF_CONFIG": f'{{"cluster":{cluster},"task":{{"type":"worker","index":{position.index}}}}}'}
 

@@ -9,10 +9,10 @@ def _environment(members: GangMembers, position: ReplicaPosition) -> Mapping[str
     gang = members.gang
     variables = {
         "MASTER_ADDR": members.first,
-        "MASTER_PORT": str(RENDEZVOUS),
+        "MASTER_PORT": str(members.ports + RENDEZVOUS),
         "NODE_RANK": position.index,
         "PET_MASTER_ADDR": members.first,
-        "PET_MASTER_PORT": str(RENDEZVOUS),
+        "PET_MASTER_PORT": str(members.ports + RENDEZVOUS),
         "PET_NNODES": str(gang.size),
         "PET_NODE_RANK": position.index,
         "PET_NPROC_PER_NODE": str(gang.slots),

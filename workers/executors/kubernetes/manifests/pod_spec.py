@@ -133,7 +133,7 @@ class PodSpecBuilder:
     def leader(self) -> Object:
         """Return the template of a gang's leader pod, which starts the command on all replicas and reports its end."""
         members, lead = self.members, self.members.communication.lead
-        command = () if lead is None else lead(members)
+        command = () if lead is None else (*lead(members), *self.gang.command)
         environment = _env(members.environment(ReplicaPosition()))
         if self.gang.image:
             main = self._container(containers.PROGRAM, self._program_image(), LEADER_SHARE)

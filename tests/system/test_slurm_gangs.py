@@ -1,0 +1,218 @@
+"""Gangs on a real Slurm of two nodes: ranks on both, losses and failures, checkpoints, and what stays closed."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.slurm import Slurm, slurm_alone
+from tests.system.platform_process import PlatformProcess
+from tests.waiting import until
+
+MPI = ["python", "-m", "mpi4py", "model.py"]
+
+SUM = """
+# /// script
+# dependencies = ["mpich", "mpi4py"]
+# ///
+import json, os, signal
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+task = json.load(open(os.environ["WINDTUNNEL_SCENARIO"]))
+if task["params"].get("fault") and world.rank == 3:
+    print("the mesh is too coarse", flush=True)
+    os.kill(os.getpid(), signal.SIGSEGV)
+open(os.environ["WINDTUNNEL_OUTPUT"] + f"/rank-{world.rank}.txt", "w").write(str(world.rank))
+total = world.allreduce(world.rank + task["index"])
+if world.rank == 0:
+    print(json.dumps({"total": total, "ranks": world.size}))
+"""
+
+# Rank 3, on the second node, waits at the half until its gang is lost once; then all go on from the checkpoint.
+HALVES = """
+import json, os, pathlib, time
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+restored = pathlib.Path(os.environ.get("WINDTUNNEL_RESTORE", "none"), str(world.rank), "half")
+half = json.loads(restored.read_text()) if restored.exists() else None
+if half is None:
+    folder = pathlib.Path(os.environ["WINDTUNNEL_CHECKPOINT"])
+    (folder / ".half").write_text(json.dumps(world.allreduce(world.rank)))
+    (folder / ".half").rename(folder / "half")
+    world.barrier()
+    print("waits to be lost", flush=True)
+    time.sleep(600)
+total = world.allreduce(half)
+if world.rank == 0:
+    print(json.dumps({"total": total}))
+"""
+
+MEETING = """
+import json, os, socket
+size, index = (int(os.environ["WINDTUNNEL_GANG_" + name]) for name in ("SIZE", "INDEX"))
+first, port = os.environ["WINDTUNNEL_GANG_FIRST"], int(os.environ["WINDTUNNEL_GANG_LEADER"].rpartition(":")[2])
+if index == 0:
+    connection, _ = socket.create_server(("", port)).accept()
+    print(json.dumps({"heard": connection.makefile().readline().strip()}))
+else:
+    while True:
+        try:
+            connection = socket.create_connection((first, port))
+            break
+        except ConnectionRefusedError:
+            pass
+    connection.sendall(socket.gethostname()[-3:].encode() + b"\\n")
+"""
+
+NETWORK = """
+import json, os, socket
+addresses = sorted({line.split()[0] for line in open("/etc/hosts")})
+def reaches(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+        return True
+    except OSError:
+        return False
+print(json.dumps({"addresses": " ".join(addresses), "reaches": reaches(%d)}))
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm_of_two() -> Iterator[Slurm]:
+    with slurm_alone(nodes=2) as slurm:
+        yield slurm
+
+
+def _platform(slurm: Slurm, folder: Path, **options: Any) -> PlatformProcess:
+    executor = {"name": "hpc", "kind": "slurm", "workers": 4, "options": {"conf": str(slurm.conf), **options}}
+    (folder / "executors.json").write_text(json.dumps({"executors": [executor]}))
+    return PlatformProcess(folder / "home", settings={"EXECUTORS": str(folder / "executors.json")}).start()
+
+
+@pytest.fixture(scope="module")
+def platform(slurm_of_two: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformProcess]:
+    """A platform whose executor lets gangs have several nodes."""
+    platform = _platform(slurm_of_two, tmp_path_factory.mktemp("slurm"), gang_network=True)
+    yield platform
+    platform.stop()
+
+
+def _submit(platform: PlatformProcess, program: str, gang: dict[str, Any], **fields: Any) -> str:
+    fields = {"scenarios": {"range": [0, 1]}, **fields}
+    sent = platform.submit(model=program.encode(), filename="model.py", dataset="program", gang=gang, **fields)
+    return str(sent["id"])
+
+
+def _run(platform: PlatformProcess, program: str, gang: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
+    """Return the results of a program's simulation."""
+    id = _submit(platform, program, gang, **fields)
+    platform.wait_for_end(id, 240)
+    return platform.results(id)
+
+
+def _processes(text: str) -> list[int]:
+    """Return the processes in whose command line a text occurs."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if text in path.read_bytes().replace(b"\0", b" ").decode(errors="replace"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_the_ranks_of_a_program_are_on_all_nodes_and_leave_their_files(platform: PlatformProcess) -> None:
+    gang = {"size": 2, "slots": 2, "communication": "mpi", "command": MPI}
+    results = _run(platform, SUM, gang, scenarios={"range": [0, 3]})
+    assert [result["metrics"] for result in results] == [{"total": 6 + 4 * index, "ranks": 4} for index in range(3)], (
+        results
+    )
+    for result in results:
+        assert [artifact["name"] for artifact in result["artifacts"]] == [f"rank-{rank}.txt" for rank in range(4)]
+        hosts = [rank["host"] for rank in result["timing"]["ranks"]]
+        assert hosts[0] == hosts[1] != hosts[2] == hosts[3]
+        assert all(rank["computing"] > 0 and rank["sent"] is not None for rank in result["timing"]["ranks"])
+
+
+def test_a_fault_of_a_rank_on_another_node_names_it_with_its_last_lines(platform: PlatformProcess) -> None:
+    gang = {"size": 2, "slots": 2, "communication": "mpi", "command": MPI}
+    [result] = _run(platform, SUM, gang, params={"fault": 1})
+    assert result["status"] == "crashed"
+    assert "rank 3 was ended by SIGSEGV" in result["error"] and "the mesh is too coarse" in result["error"]
+
+
+@pytest.mark.parametrize("lost", ["rank", "node"])
+def test_a_gang_that_is_lost_goes_on_from_its_checkpoint(platform: PlatformProcess, lost: str) -> None:
+    gang = {"size": 2, "slots": 2, "communication": "mpi", "command": ["python", "-m", "mpi4py", "model.py", lost]}
+    id = _submit(platform, HALVES, gang)
+    until(lambda: "waits to be lost" in platform.http.get(f"/v1/simulations/{id}/logs").text, 120)
+    ranks = [pid for pid in _processes(f"model.py {lost}") if _is_program(pid)]
+    victims = ranks[-1:] if lost == "rank" else _processes("runtimes.harness.gang.gang_node")[-1:]
+    assert victims
+    os.kill(victims[0], signal.SIGKILL)
+    platform.wait_for_end(id, 240)
+    [result] = platform.results(id)
+    assert (result["status"], result["metrics"]) == ("ok", {"total": 24}), result
+    until(lambda: not _processes(f"model.py {lost}"))
+
+
+def _is_program(pid: int) -> bool:
+    """Whether a process is a rank's program itself, not what started it."""
+    try:
+        return b"rank.py" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_a_packaged_simulator_has_all_ranks_on_one_node(platform: PlatformProcess) -> None:
+    sent = platform.http.post("/v1/simulations", json={"dataset": "lammps_melt", "scenarios": {"range": [0, 1]}})
+    assert sent.status_code == 201, sent.text
+    platform.wait_for_end(sent.json()["id"], 600)
+    [result] = platform.results(sent.json()["id"])
+    assert result["status"] == "ok" and result["timing"]["ranks"][1]["computing"] > 0, result.get("error")
+
+
+def test_replicas_without_a_launcher_find_each_other_by_name(platform: PlatformProcess) -> None:
+    [result] = _run(platform, MEETING, {"size": 2, "command": ["python", "model.py"]})
+    assert result["status"] == "ok" and len(result["metrics"]["heard"]) == 3, result
+
+
+def test_a_program_that_is_started_once_takes_its_tasks_on_all_nodes(platform: PlatformProcess) -> None:
+    program = """
+from mpi4py import MPI
+from windtunnel_program import tasks
+world = MPI.COMM_WORLD
+for task in tasks():
+    task.finish(total=world.allreduce(task.params["weight"] * (world.rank + 1)))
+"""
+    gang = {"size": 2, "communication": "mpi", "start": "launch", "command": MPI}
+    results = _run(platform, program, gang, sweep={"weight": [1, 2, 3]})
+    assert sorted(result["metrics"]["total"] for result in results) == [3, 6, 9], results
+
+
+def test_a_gang_of_one_node_has_a_network_of_its_own_and_one_of_several_has_to_be_allowed(
+    slurm_of_two: Slurm, tmp_path: Path
+) -> None:
+    platform = _platform(slurm_of_two, tmp_path)
+    try:
+        program = NETWORK % platform.runner_api_port
+        [result] = _run(platform, program, {"size": 1, "command": ["python", "model.py"]})
+        assert result["metrics"] == {"addresses": "127.0.0.1 ::1", "reaches": False}, result
+        fields = {"dataset": "program", "scenarios": {"range": [0, 1]}}
+        gang = json.dumps({"size": 2, "command": ["python", "model.py"]})
+        refused = platform.http.post(
+            "/v1/simulations",
+            data={"dataset": "program", "scenarios": json.dumps(fields["scenarios"]), "gang": gang},
+            files={"model": ("model.py", b"print()")},
+        )
+        assert (
+            refused.status_code == 422
+            and "`hpc`: a gang has one node there; the executor's option `gang_network`" in refused.json()["detail"]
+        )
+    finally:
+        platform.stop()
