@@ -20,7 +20,7 @@ ORDINARY = 12345
 #: Address space of a rank in bytes, besides its memory.
 ADDRESSES = 1 << 46
 
-#: What the confinement of a model server, of a gang's rank, and of a rank of several machines has besides.
+#: What the confinement has besides of a model server, a gang's rank, one of several machines, and one in a pod.
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "model": {},
     "rank": {"hosts": ["replica-0"], "libraries": ADDRESSES},
@@ -29,6 +29,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
         "addresses": {"replica-0": "127.0.0.1", "replica-1": "127.0.0.1"},
         "libraries": ADDRESSES,
     },
+    "pod": {"hosts": ["replica-0"], "libraries": ADDRESSES},
 }
 
 #: Users that a process has before it is confined; a test run of an ordinary user has only this user.
@@ -124,6 +125,7 @@ class AttackRunner:
     ) -> tuple[list[str], dict[str, Outcome], int]:
         """Run attacks until the model ends; return the planned names, the outcomes so far and the exit code."""
         inside = str(self.sandbox_files.folder / "inside")
+        scratch = str(self.folder / "tmp")  # in place of a pod's own /tmp
         plan = {
             "path": [str(self.sandbox_files.folder), inside],
             "confinement": level
@@ -132,9 +134,10 @@ class AttackRunner:
                 "readonly": [self.targets["environment"], self.targets["model"], inside],
                 "memory": 1 << 30,
                 **KINDS[kind],
+                **({"writable": [scratch, "/dev/shm"]} if kind == "pod" else {}),
             },
             "attacks": list(attacks),
-            "targets": self.targets | {"tmp": "/tmp" if level else str(self.folder / "tmp")},
+            "targets": self.targets | {"tmp": "/tmp" if level and kind != "pod" else scratch},
         }
         inherited = os.open("/dev/null", os.O_RDONLY)
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)

@@ -61,8 +61,10 @@ class Confinement:
     listener that is made in the network of the confined process and passed over the Unix socket ``listener``.
     ``writable`` are folders that it may write to; ``largest_file`` in bytes, None: what fits into ``writable_tmp_mb``.
     ``hosts``: the process starts the ranks of a coupled program, which listen and connect in a network of their own, to
-    these names, the first of which is the host's; None: it does not. ``addresses``: of hosts of the program, by name,
-    where it runs on several machines; it then has the machine's network, and nothing of it is closed to it.
+    these names, the first of which is the host's; None: it does not. At level 2 they have the network, /proc and tasks
+    of the machine, which is meant to be a container, and fill the folders ``writable``. ``addresses``: of hosts of the
+    program, by name, where it runs on several machines; it then has the machine's network, and nothing of it is closed
+    to it.
     ``root``: a folder of packages whose files it sees as the root, at level 3; then all paths of this machine are below
     `namespaces.MACHINE`.
     """
@@ -141,7 +143,7 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
             network = "a network namespace with loopback only"
         layers["network"] = network if isolated else None
     else:
-        port = _prepare_network(confinement, isolated=False)
+        port = _prepare_network(replace(confinement, hosts=None), isolated=False)
     layers["user"] = _change_user(user, dedicated=dedicated, level=level)
     if unreadable := namespaces.first_unreadable(paths):
         raise PermissionError(f"user {user}, as whom the process would run, may not read {unreadable} (chmod -R a+rX)")
@@ -157,6 +159,9 @@ def apply(confinement: Confinement, level: int) -> ConfinementReport:
         if ranks and scratch_mb:
             rights |= dict.fromkeys((namespaces.SCRATCH, namespaces.SHARED_MEMORY), landlock.SHARED_ACCESS)
             rights["/etc"] = landlock.READONLY
+        elif ranks:
+            rights |= dict.fromkeys(confinement.writable, landlock.SHARED_ACCESS)
+            rights |= {"/etc": landlock.READONLY, "/proc": landlock.READ | landlock.LIST}
         layers["processes"] = layers["processes"] or "killed with its parent"
         version = landlock.restrict(rights, port=port, tcp=ranks)
         layers["landlock"] = f"ABI {version}: paths, {'' if ranks else 'TCP, '}signals, abstract sockets"
@@ -298,10 +303,10 @@ def _set_limits(confinement: Confinement, level: int, *, user: int, dedicated: b
     tasks: int | None = confinement.processes
     if level == 3:
         tasks = confinement.processes + (1 if dedicated else 2)
-    elif level == 2 and not dedicated:
-        tasks = limits.count_tasks(user) + SHARED_TASKS
-    elif level == 1:
+    elif level == 1 or confinement.hosts is not None:  # containers of a machine share a user, and count together
         tasks = None
+    elif not dedicated:
+        tasks = limits.count_tasks(user) + SHARED_TASKS
     limits.set_resource_limits(
         memory=confinement.memory,
         libraries=confinement.libraries,

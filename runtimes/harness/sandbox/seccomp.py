@@ -47,16 +47,18 @@ LOCKS = (5, 6, 7, 36, 37, 38)
 SETPIPE_SZ = 1031
 #: SO_SNDBUF, SO_RCVBUF and their timeouts; not SO_ATTACH_FILTER.
 SETSOCKOPT = (7, 8, 20, 21)
-SOL_SOCKET, IPPROTO_TCP, IPPROTO_IPV6 = 1, 6, 41
+SOL_SOCKET, IPPROTO_IP, IPPROTO_TCP, IPPROTO_IPV6 = 1, 0, 6, 41
 #: The same for a program that connects, with TCP_NODELAY (1), SO_REUSEADDR (2), keep-alive (4, 5, 6, 9), SO_LINGER (13)
 #: and TCP_USER_TIMEOUT (18). Not TCP_ULP, TCP_REPAIR, filters and devices.
 _TCP_OPTIONS = (1, 2, 4, 5, 6, 7, 8, 9, 13, 18, 20, 21)
 PROGRAM_SETSOCKOPT: Mapping[int, Sequence[int]] = {SOL_SOCKET: _TCP_OPTIONS, IPPROTO_TCP: _TCP_OPTIONS}
-#: For ranks, which listen, also SO_REUSEPORT (15), timeouts of 64 bits, TCP_QUICKACK (12), TCP_INQ (36), IPV6_V6ONLY.
+#: For ranks, which listen, also SO_REUSEPORT (15), timeouts of 64 bits, TCP_QUICKACK (12), TCP_INQ (36), IPV6_V6ONLY
+#: (26), and to be told of errors of datagrams (11, 25), without which the C library resolves no name.
 RANK_SETSOCKOPT: Mapping[int, Sequence[int]] = {
     SOL_SOCKET: (*_TCP_OPTIONS, 15, 66, 67),
     IPPROTO_TCP: (*_TCP_OPTIONS, 12, 36),
-    IPPROTO_IPV6: (26,),
+    IPPROTO_IP: (11,),
+    IPPROTO_IPV6: (25, 26),
 }
 #: SIOCGIF...: names, flags, addresses, masks and indices of network interfaces; TIOCGWINSZ.
 RANK_IOCTL = (0x8910, 0x8912, 0x8913, 0x8915, 0x891B, 0x8921, 0x8927, 0x8933, 0x5413)
