@@ -141,7 +141,7 @@ def servers() -> Mapping[str, Environment]:
 
 @functools.cache
 def communications() -> Mapping[str, Environment]:
-    """Return the environment of every communication model of gangs that has one, by name; images bring their own."""
+    """Return the environment of each communication model of gangs that has one; the server's image has them."""
     locks = sorted(COMMUNICATIONS.glob("*.lock"))
     return {path.stem: Environment(path.stem, path.read_text(), CompiledCode(RANK_TIMES)) for path in locks}
 

@@ -56,7 +56,12 @@ def images() -> dict[str, Image]:
     """Return every image by its name without prefix."""
     simulators = catalogue.simulators()
     entries = [
-        Image(name="server", description="Windtunnel's server: every role, and the runner", sources=SERVER),
+        Image(
+            name="server",
+            description="Windtunnel's server: every role, and the runner, with the packages that it sends to gangs",
+            sources=SERVER,
+            brings=tuple(catalogue.communications().values()),
+        ),
         Image(
             name="jobs",
             description="Windtunnel's server with the simulators that draw replays and the converters of maps",

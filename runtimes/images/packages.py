@@ -70,10 +70,19 @@ UNNEEDED = (
 NEEDED = ("numpy/_core/tests/__init__.py", "numpy/_core/tests/_natype.py")
 
 
-def install(lock: str, root: Path, site: str, before: Sequence[Facts], compiled: CompiledCode | None = None) -> Facts:
+def install(
+    lock: str,
+    root: Path,
+    site: str,
+    before: Sequence[Facts],
+    compiled: CompiledCode | None = None,
+    *,
+    sent: bool = False,
+) -> Facts:
     """Install a lock's packages under ``root / site``, with libraries of this machine that earlier parts lack.
 
-    ``compiled``: code to build against the packages. Unlike an installation, an image has to have it.
+    ``compiled``: code to build against the packages. Unlike an installation, an image has to have it. ``sent``: the
+    packages are used in other images, by programs: with their own programs and headers, and libraries beside them.
     """
     target = root / site
     target.mkdir(parents=True)
@@ -81,10 +90,11 @@ def install(lock: str, root: Path, site: str, before: Sequence[Facts], compiled:
     command += ["--require-hashes", "--no-build", "--no-deps", "--link-mode=copy", "--no-python-downloads"]
     command += ["--no-config", "--quiet", "-r", "-"]
     subprocess.run(command, input=lock, text=True, check=True)
-    prune(target)
+    if not sent:
+        prune(target)
     if compiled is not None:
         compiled.build(target)
-    owners = _copy_libraries(root, target, set(merged(before).libraries))
+    owners = _copy_libraries(root, target, set(merged(before).libraries), beside=sent)
     compile_all(target, root)
     components = (*debian(libraries.packages(owners.values())), *_distributions(target))
     return Facts(tuple(sorted(components)), tuple(sorted(owners)))
@@ -109,9 +119,11 @@ def prune(site: Path) -> None:
         (site / name).write_bytes(content)
 
 
-def _copy_libraries(root: Path, site: Path, there: set[str]) -> Mapping[str, Path]:
+def _copy_libraries(root: Path, site: Path, there: set[str], *, beside: bool) -> Mapping[str, Path]:
+    """Copy the libraries of this machine that packages need to the loader's folder, or to one ``beside`` them."""
     own = {path.name for path in site.rglob("*.so*")}
-    needed = libraries.needs(path for path in site.rglob("*.so*") if libraries.is_elf(path))
+    programs = (site / "bin").glob("*") if beside else ()
+    needed = libraries.needs(path for path in (*site.rglob("*.so*"), *programs) if libraries.is_elf(path))
     # A package may load its own libraries itself from paths that the loader does not search.
     if missing := needed.missing - own:
         raise libraries.MissingLibrary(
@@ -122,8 +134,9 @@ def _copy_libraries(root: Path, site: Path, there: set[str]) -> Mapping[str, Pat
         for name, path in needed.libraries.items()
         if name not in there and name not in own and site not in path.parents
     }
+    folder = site / "lib" if beside else root / str(needed.libraries["libc.so.6"].parent).lstrip("/")
     for name, path in copied.items():
-        target = root / str(needed.libraries["libc.so.6"].parent).lstrip("/") / name
+        target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     return copied

@@ -12,6 +12,7 @@ from subprocess import CalledProcessError
 
 import uv
 
+from runtimes import catalogue
 from runtimes.images import image_names, interpreter, packages, sbom
 from runtimes.images.facts import Facts, merged
 from runtimes.images.image_names import Image
@@ -42,7 +43,9 @@ def install(image: Image, part: str, folder: Path) -> Facts:
             facts = Facts()
             for environment in image.brings:
                 site = f"{HOME}/environments/{environment.digest}/site"
-                own = packages.install(environment.lock, root, site, [*before, facts], environment.compiled)
+                sent = environment.name in catalogue.communications()
+                there = before[:1] if sent else [*before, facts]  # every image has Python's libraries
+                own = packages.install(environment.lock, root, site, there, environment.compiled, sent=sent)
                 facts = merged((facts, own))
         case _:
             facts = _code(image, root, before)
