@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -23,6 +24,19 @@ def kill_started_with(name: str, value: object) -> list[int]:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    return pids
+
+
+def ending_with(word: str, among: Iterable[int] | None = None) -> list[int]:
+    """Return the programs of ranks whose command line ends with a word, not what started them; of all, or of some."""
+    if among is None:
+        among = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
+    pids = []
+    for pid in among:
+        with contextlib.suppress(OSError):  # the process has ended
+            line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            if line.endswith(word) and not {"rank.py", "mpiexec"} & {Path(part).name for part in line.split()[:9]}:
+                pids.append(pid)
     return pids
 
 

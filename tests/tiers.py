@@ -117,7 +117,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_an_agent_that_masks_illegal_moves_trains_on_connect_four_and_plays_legally": "needs PyTorch",
         "test_an_agent_of_pettingzoo_plays_and_learns_connect_four": "needs PettingZoo; half a minute of games",
     },
-    "tests/system/test_mpi.py": {"*": "needs MPICH"},
+    "tests/system/test_gang_contract.py": {"[slurm]": "needs Slurm", "[pods]": "two minutes; a part is in every run"},
     "tests/system/test_slurm.py": {"*": "needs Slurm"},
     "tests/contracts/test_request_values.py": {
         "test_no_parameter_is_a_server_error[sqlite]": "PostgreSQL, which refuses more, is in every run",
@@ -409,10 +409,10 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/cluster/test_without_jobset.py": {"*": "a cluster of its own"},
     "tests/cluster/test_warm_without_jobset.py": {"*": "a cluster of its own"},
     "tests/cluster/test_gangs.py": {
-        "test_ranks_of_mpi_connect_without_ssh": "needs MPICH",
+        "test_ranks_of_mpi_connect_without_ssh": "one gang is in every run",
         "test_a_real_api_server_accepts_every_object_unchanged": "needs Trainer and the MPI operator",
-        "test_a_killed_rank_fails_its_task_and_not_the_gang": "one gang is in every run",
-        "test_a_gang_that_loses_a_pod_restarts_as_often_as_configured": "one gang is in every run",
+        "test_a_rank_that_is_killed_three_times_fails_its_task_and_not_the_gang": "one gang is in every run",
+        "test_a_gang_that_loses_a_pod_restarts_and_goes_on_from_its_checkpoint": "one gang is in every run",
         "test_each_slice_of_a_gang_has_an_exclusive_domain": "three nodes",
     },
     "tests/cluster/test_kubernetes_executor.py": {

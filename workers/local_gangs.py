@@ -8,8 +8,8 @@ from common.errors import Unsafe
 from core.domain.scheduling.communications.members import GangMembers, ReplicaPosition
 from core.domain.scheduling.launches import PACKAGED, Launch
 from runtimes import catalogue, environments
+from runtimes.harness.gang.attempts import NOT_LISTENING
 from runtimes.harness.gang.gang_task import LaunchedProgram, LocalGangSpec
-from runtimes.harness.gang.replica import NOT_LISTENING
 from runtimes.harness.runner.process_spec import ENTRIES, ENVIRONMENT_FOLDERS
 from runtimes.packages.package_case import PackageCase, read_case
 from runtimes.packages.package_installer import ROOT, library_folders
@@ -46,12 +46,12 @@ def local_gang_spec(launch: Launch, folders: PreparedFolders, sandbox: int | Non
     files = program_files(launch, folders.environments, environment, sandbox, model)
     if files is None:
         return None
-    return whole_gang_spec(launch, files, sandbox)
+    return whole_gang_spec(launch, members_of(launch), files, sandbox)
 
 
-def whole_gang_spec(launch: Launch, files: ProgramFiles, sandbox: int | None) -> LocalGangSpec:
+def whole_gang_spec(launch: Launch, members: GangMembers, files: ProgramFiles, sandbox: int | None) -> LocalGangSpec:
     """Return a gang that is on one machine."""
-    members, positions = members_of(launch), _positions(members_of(launch))
+    positions = _positions(members)
     alone = members.communication.alone
     if alone is not None:
         programs, ranks = [_program(members, ReplicaPosition(), list(alone(members)))], members.ranks
@@ -63,10 +63,11 @@ def whole_gang_spec(launch: Launch, files: ProgramFiles, sandbox: int | None) ->
 
 
 def gang_spec_of_node(
-    launch: Launch, members: GangMembers, files: ProgramFiles, sandbox: int | None, index: int
+    launch: Launch, members: GangMembers, files: ProgramFiles, sandbox: int | None, number: int
 ) -> LocalGangSpec:
-    """Return the part of a gang on one of several nodes, each of which has a replica."""
-    position, communication = ReplicaPosition(index=str(index)), members.communication
+    """Return the part of a gang on one of several nodes, each of which has a replica, slice by slice."""
+    slice, index = divmod(number, members.gang.size)
+    position, communication = ReplicaPosition(slice=str(slice), index=str(index)), members.communication
     programs = []
     if communication.lead is None or communication.follow is None:
         ranks, programs = 1, [_program(members, position, [])]
@@ -80,7 +81,7 @@ def gang_spec_of_node(
         _spec(launch, files, sandbox),
         programs=programs,
         hosts=[members.host(position)],
-        first=ranks * index,
+        first=ranks * number,
         ranks=ranks,
     )
 
@@ -122,19 +123,26 @@ def _spec(launch: Launch, files: ProgramFiles, sandbox: int | None) -> LocalGang
 def _program(members: GangMembers, position: ReplicaPosition, launcher: Sequence[str]) -> LaunchedProgram:
     """Return a program that the gang starts, with its environment."""
     place = {"WINDTUNNEL_GANG_SLICE": position.slice, "WINDTUNNEL_GANG_INDEX": position.index}
+    place |= {"WINDTUNNEL_RANK": str(int(position.slice) * members.gang.size + int(position.index))}
     return LaunchedProgram(launcher=launcher, environ={**place, **members.environment(position)})
 
 
 def program_files(
-    launch: Launch, prepared: Path, environment: Path | None, sandbox: int | None, model: Path
+    launch: Launch,
+    prepared: Path,
+    environment: Path | None,
+    sandbox: int | None,
+    model: Path,
+    site: Path | None = None,
 ) -> ProgramFiles | None:
     """Return what a gang's program needs here, None if it is not prepared.
 
-    ``environment``: the folder of the packages that the model declares, if it does; ``model``: its files. Raise Unsafe
-    for a packaged simulator that would not be confined.
+    ``environment``: the folder of the packages that the model declares, if it does; ``model``: its files; ``site``: the
+    packages of its format, where they are not prepared in a folder. Raise Unsafe for a packaged simulator that would
+    not be confined.
     """
     if launch.gang is None or launch.gang.communication != PACKAGED:
-        packages = gang_packages(launch, prepared, environment)
+        packages = gang_packages(launch, prepared, environment, site)
         return None if packages is None else ProgramFiles(packages=packages)
     if sandbox is None:
         raise Unsafe(
@@ -143,7 +151,9 @@ def program_files(
     return None if environment is None else ProgramFiles(root=environment / ROOT, case=read_case(model))
 
 
-def gang_packages(launch: Launch, prepared: Path, environment: Path | None) -> Sequence[Path] | None:
+def gang_packages(
+    launch: Launch, prepared: Path, environment: Path | None, site: Path | None = None
+) -> Sequence[Path] | None:
     """Return the folders of a program's packages, None if they are not prepared.
 
     After those that it declares, or else those of its format, come those of its communication model, and with MPI the
@@ -151,17 +161,17 @@ def gang_packages(launch: Launch, prepared: Path, environment: Path | None) -> S
     """
     if environment is not None:
         own = [environment / name for name in ENVIRONMENT_FOLDERS]
-    elif (of_format := _packages_of_format(launch, prepared)) is None:
+    elif (of_format := site or _packages_of_format(launch, prepared)) is None:
         return None
     else:
         own = [of_format]
     communication = catalogue.communications().get(launch.gang.communication) if launch.gang is not None else None
     if communication is None:
         return own
-    site = environments.ready(communication, prepared)
-    if site is None:
+    brought = environments.ready(communication, prepared)
+    if brought is None:
         return None
-    return [*own, site, HALO] if communication.name == "mpi" else [*own, site]
+    return [*own, brought, HALO] if communication.name == "mpi" else [*own, brought]
 
 
 def _packages_of_format(launch: Launch, prepared: Path) -> Path | None:

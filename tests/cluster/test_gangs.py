@@ -2,9 +2,6 @@
 
 import dataclasses
 import json
-import platform
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,18 +10,17 @@ from typing import Any
 import pytest
 
 from core.domain.scheduling.launches import Placement
-from runtimes.images import build, layers
-from tests.cached import image, tool
+from tests.cached import image
 from tests.cluster.client import Client
 from tests.cluster.cluster import Cluster
 from tests.cluster.operators import training_runtime
-from tests.image_archives import unpack
 from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 from tests.unit.launch_samples import ALL, OPTIONS, SAMPLES, gang
 from workers.executors.kubernetes import manifests
 from workers.executors.kubernetes.options import CacheOptions, KubernetesOptions
 
-ROOT = Path(__file__).parents[2]
+#: Bytes of a replica: of the processes that start its ranks too.
+MEMORY = 512 << 20
 #: Label with a pod's index in its Job.
 INDEX = "batch.kubernetes.io/job-completion-index"
 #: A class that the samples refer to, which must exist first.
@@ -82,12 +78,20 @@ import json, os
 assert os.environ["TPU_WORKER_ID"] in "01" and len(os.environ["TPU_WORKER_HOSTNAMES"].split(",")) == 2
 json.dump({"slices": os.environ["MEGASCALE_NUM_SLICES"]}, open(os.environ["WINDTUNNEL_RESULT"], "w"))
 """
-#: Ends the first process of its container, like the loss of a node.
-LOSE_POD = """
-import os, time
-if os.environ["NODE_RANK"] == "1":
-    os.kill(1, 15)
-time.sleep(600)
+#: Each rank leaves a checkpoint and waits, until its gang goes on from there.
+HALVES = """
+import json, os, pathlib, time
+rank = os.environ["WINDTUNNEL_RANK"]
+restored = pathlib.Path(os.environ.get("WINDTUNNEL_RESTORE", "none"))
+if not restored.exists():
+    folder = pathlib.Path(os.environ["WINDTUNNEL_CHECKPOINT"])
+    (folder / ".half").write_text(rank)
+    (folder / ".half").rename(folder / "half")
+    while (folder / "half").exists():
+        time.sleep(0.01)
+    print("waits to be lost", flush=True)
+    time.sleep(600)
+print(json.dumps({"halves": sum(int((restored / str(n) / "half").read_text()) for n in range(2))}))
 """
 KILL_RANK = """
 import os, time
@@ -98,14 +102,11 @@ time.sleep(600)
 
 
 @pytest.fixture(scope="module")
-def import_image(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+def import_image(own_cluster: Cluster) -> Iterator[Callable[[str], str]]:
     """Import images into the cluster, each once; return their names."""
     references: dict[str, str] = {}
 
     def import_once(name: str) -> str:
-        if name == "mpi" and name not in references:
-            references[name] = mpi_image(tmp_path_factory.mktemp("mpi"))
-            own_cluster.import_image(tmp_path_factory.getbasetemp() / "mpi.tar")
         if name not in references:
             built = image(name)
             own_cluster.import_image(built.archive)
@@ -113,36 +114,6 @@ def import_image(own_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory)
         return references[name]
 
     yield import_once
-
-
-def mpi_image(folder: Path) -> str:
-    """Write the Python image with MPICH added, as a site might have it; return its name."""
-    base = image("python")
-    config = unpack(base.archive, folder)
-    mpich = Path(tool("mpich")).parents[1]
-    shutil.copytree(mpich / "lib", folder / "opt" / "mpi" / "lib", symlinks=True)
-    (folder / "opt" / "mpi" / "bin").mkdir()
-    for program in ("mpiexec.hydra", "hydra_pmi_proxy"):
-        shutil.copy(mpich / "bin" / program, folder / "opt" / "mpi" / "bin")
-    libraries = subprocess.run(
-        ["ldd", mpich / "lib" / "libmpi.so.12"], capture_output=True, text=True, check=True
-    ).stdout
-    for line in libraries.splitlines():  # libraries of the machine that the Python image does not contain
-        name, _, path = (line.split(" (")[0]).strip().partition(" => ")
-        if name.startswith(("libdl", "libpthread", "librt", "libm.")):
-            shutil.copy(path, folder / "opt" / "mpi" / "lib")
-    additions = {"PATH": "/opt/mpi/bin", "PYTHONPATH": "/opt/mpi/lib/python3.11/site-packages"}
-    variables = dict(entry.split("=", 1) for entry in config["Env"])
-    variables |= {name: f"{variables[name]}:{value}" for name, value in additions.items()} | {
-        "LD_LIBRARY_PATH": "/opt/mpi/lib"
-    }
-    config["Env"] = [f"{name}={value}" for name, value in variables.items()]
-    layer = layers.write(folder, folder.with_suffix(".layer"), packed=False)
-    manifest, configured = layers.manifest([layer], config, build.MACHINES[platform.machine()])
-    reference = f"windtunnel-python:mpi-{layer.digest[:12]}"
-    layers.archive(folder.parent / "mpi.tar", reference, [layer], manifest, configured)
-    shutil.rmtree(folder)
-    return reference
 
 
 def options(namespace: str, server: str = "none:0", program: str = "") -> KubernetesOptions:
@@ -177,25 +148,30 @@ def run_gang(
     own_cluster.jobset()
     runner_apis: list[RunnerApi] = []
 
-    def run(size: int, communication: str, model: str, total: int = 2, **changes: Any) -> GangEnd:
+    def run(size: int, communication: str, model: str, total: int = 2, lost: str = "", **changes: Any) -> GangEnd:
         host = own_cluster.host_address
         runner_api = RunnerApi(tmp_path, total=total, play={"definition": {}}, model=model.encode(), host=host)
         runner_apis.append(runner_api)
-        placement = changes.pop("placement", Placement(cpu=0.01, memory=128 << 20))
+        placement = changes.pop("placement", Placement(cpu=0.01, memory=MEMORY))
         command = ("python", *(["-m", "mpi4py"] if communication == "mpi" else []), "model.py")
         gang_launch = gang(size, communication, placement, command=command, **changes)
         launch = dataclasses.replace(gang_launch, id=LAUNCH, url=runner_api.url, token=TOKEN)
-        program = import_image("mpi" if communication == "mpi" else "python")
-        objects = manifests.launch_objects(launch, options(namespace, server, program), ALL)
-        return run_to_end(own_cluster, namespace, objects, runner_api)
+        objects = manifests.launch_objects(launch, options(namespace, server, import_image("python")), ALL)
+        return run_to_end(own_cluster, namespace, objects, runner_api, lost)
 
     yield run
     for runner_api in runner_apis:
         runner_api.close()
 
 
-def run_to_end(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], runner_api: RunnerApi) -> GangEnd:
-    """Create the objects of a gang, wait for its end and delete them."""
+def run_to_end(
+    cluster: Cluster, namespace: str, objects: list[dict[str, Any]], runner_api: RunnerApi, lost: str = ""
+) -> GangEnd:
+    """Create the objects of a gang, wait for its end and delete them.
+
+    ``lost``: the gang loses a pod once it has printed this.
+    """
+    losses = [lost] if lost else []
     began = time.monotonic()
     cluster.apply(*reversed(objects))
     name = objects[0]["metadata"]["name"]
@@ -206,6 +182,10 @@ def run_to_end(cluster: Cluster, namespace: str, objects: list[dict[str, Any]], 
 
     def has_ended() -> bool:
         runner_api.settle()
+        if losses and losses[0] in runner_api.logs():
+            losses.clear()
+            pods = f"{INDEX}=1,jobset.sigs.k8s.io/replicatedjob-name=w"
+            cluster.kubectl("delete", "-n", namespace, "pod", "-l", pods, "--force", "--grace-period=0")
         nodes_by_pod.update(nodes_of_pods(cluster, namespace))
         status.update((cluster.get(path) or {}).get("status", {}))
         return any(
@@ -290,20 +270,21 @@ def test_ranks_of_mpi_connect_without_ssh(run_gang: RunGang) -> None:
     assert [result.get("metrics") for result in end.results] == [{"sum": 6, "size": 4}] * 2, end.logs
 
 
-def test_a_killed_rank_fails_its_task_and_not_the_gang(run_gang: RunGang) -> None:
+def test_a_rank_that_is_killed_three_times_fails_its_task_and_not_the_gang(run_gang: RunGang) -> None:
     end = run_gang(3, "torch", KILL_RANK)
     assert end.condition == "Completed", end
     assert [result["status"] for result in end.results] == ["crashed", "crashed"]
 
 
-def test_a_gang_that_loses_a_pod_restarts_as_often_as_configured(run_gang: RunGang) -> None:
-    end = run_gang(2, "torch", LOSE_POD, total=1, restarts=1)
-    assert (end.condition, end.restarts) == ("Failed", 1), end
+def test_a_gang_that_loses_a_pod_restarts_and_goes_on_from_its_checkpoint(run_gang: RunGang) -> None:
+    end = run_gang(2, "torch", HALVES, total=1, restarts=1, lost="waits to be lost")
+    assert (end.condition, end.restarts) == ("Completed", 1), end
+    assert [result.get("metrics") for result in end.results] == [{"halves": 1}], end
 
 
 def test_each_slice_of_a_gang_has_an_exclusive_domain(own_cluster: Cluster, run_gang: RunGang) -> None:
     own_cluster.grow(3)
-    placement = Placement(cpu=0.01, memory=128 << 20, exclusive="topology.kubernetes.io/zone")
+    placement = Placement(cpu=0.01, memory=MEMORY, exclusive="topology.kubernetes.io/zone")
     end = run_gang(2, "tpu", TPU_SLICES, total=1, slices=2, placement=placement)
     assert end.condition == "Completed", end
     assert end.results[0]["metrics"] == {"slices": "2"}

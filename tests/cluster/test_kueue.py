@@ -16,7 +16,7 @@ from datasets.versions import scenario_folder
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import Account
 from tests.cluster.operators import QUEUES, flavor
-from tests.cluster.test_gangs import SUM
+from tests.cluster.test_gangs import MEMORY, SUM
 from tests.cluster.test_kubernetes_executor import OpenExecutor, kubeconfig_of
 from tests.cluster.test_kubernetes_executor import images as images  # fixtures, found by their names
 from tests.cluster.test_kubernetes_executor import open_executor as open_executor
@@ -284,7 +284,7 @@ def test_a_gang_is_admitted_whole_or_not_at_all(
 
 def gang_launch(runner_api: RunnerApi, **changes: Any) -> Launch:
     """Return a gang of two replicas and their leader."""
-    placement = Placement(cpu=0.01, memory=128 << 20, queue=QUEUE)
+    placement = Placement(cpu=0.01, memory=MEMORY, queue=QUEUE)
     launch = gang(2, "torch", placement, command=("python", "model.py"), **changes)
     return replace(launch, id=LAUNCH, url=runner_api.url, token=TOKEN)
 

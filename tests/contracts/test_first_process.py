@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 FIRST_PROCESSES = {
     "runtimes.harness.runner.container_init": ["evaluator"],
     "workers.standalone_runner": ["--launch", "launch.json"],
-    "workers.gang_runner": ["--launch", "launch.json", "--sockets", "sockets"],
+    "workers.gang_runner": ["--launch", "launch.json"],
+    "runtimes.harness.gang.replica": [],
 }
 #: A module of the standard library that never finishes to be imported.
 NEVER_IMPORTED = "import os, signal\nos.write(1, b'importing')\nwhile True: signal.pause()\n"

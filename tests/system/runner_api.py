@@ -75,6 +75,7 @@ class RunnerApi:
         model: bytes | None = None,
         packed: bytes | None = None,
         environment: bytes | None = None,
+        described: Mapping[str, Any] | None = None,
         host: str = "127.0.0.1",
         launched: bool = True,
         cache_ttl: float = CACHE_TTL,
@@ -91,7 +92,8 @@ class RunnerApi:
         self._server: _Server | None = None
         self._port = 0
         bundles = self._store_bundles(packed, environment)
-        self._insert_simulation(total, play, workers, self._store_model(model), bundles)
+        described = {**(described or {}), "digest": self._store_model(model)}
+        self._insert_simulation(total, play, workers, described, bundles)
         self.listen()
 
     def _store_model(self, model: bytes | None) -> str:
@@ -114,11 +116,16 @@ class RunnerApi:
         return json.dumps(described) if described else None
 
     def _insert_simulation(
-        self, total: int, play: Mapping[str, Any], workers: int, digest: str, bundle: str | None = None
+        self,
+        total: int,
+        play: Mapping[str, Any],
+        workers: int,
+        model: Mapping[str, Any],
+        bundle: str | None = None,
     ) -> None:
         tasks = {"seed": 0, "dataset": "d", "total_scenarios": total, "select": {"range": [0, total]}}
         plan = tasks | {"sweep": {}, "repeat": 1, "params": {}}
-        document = provenance(model={"digest": digest}, play={"tasks": plan}).document()
+        document = provenance(model=model, play={"tasks": plan}).document()
         document["play"] |= play
         row = {"id": SIMULATION, "project": "p", "state": "launching", "spec": "{}", "labels": "{}"}
         row |= {
@@ -126,7 +133,7 @@ class RunnerApi:
             "dataset": "d",
             "runtime": "python",
             "model": "m",
-            "digest": digest,
+            "digest": model["digest"],
             "bundle": bundle,
         }
         stage = {"id": "s1.0", "simulation_id": SIMULATION, "ordinal": 0, "total": total, "state": "open", "align": 1}

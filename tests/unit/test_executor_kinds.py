@@ -77,8 +77,8 @@ def test_an_executor_has_the_capabilities_of_its_kind(tmp_path: Path) -> None:
     configs = registry.load_executor_configs(config_file(tmp_path, *({"kind": kind} for kind in kinds)), 1)
     assert registry.with_own_environments(configs) == {"e0"}
     cluster, local, slurm = (config.gangs for config in configs)
-    assert (cluster, local) == (GangSupport(unattended=True), GangSupport(programs=True, crowds=True))
-    assert slurm is not None and slurm.programs and not slurm.several
+    assert (cluster, local) == (GangSupport(unattended=True), GangSupport(packaged=True, crowds=True))
+    assert slurm is not None and slurm.packaged and not slurm.several
     assert registry.with_node_agent(configs) == {"e1"}
 
 
@@ -92,7 +92,7 @@ def test_a_gang_is_refused_with_the_reason_of_the_executor(tmp_path: Path) -> No
         (Gang(size=1), Gang(size=1, slots=4, communication="mpi")): ["", "", "", ""],
         (Gang(size=2, communication="packaged"),): ["a packaged simulator runs", "", "", ""],
         (Gang(size=1, slices=2),): ["", "", "no slices", "no slices"],
-        (Gang(size=1, start="launch"), Gang(size=1, build=("make",))): ["`start` or `build`", "", "", ""],
+        (Gang(size=1, start="launch"), Gang(size=1, build=("make",))): ["", "", "", ""],
         (Gang(size=1, image="x"), Gang(size=1, operator="trainer")): ["", *["needs Kubernetes"] * 3],
     }
     for gangs, expected in refusals.items():

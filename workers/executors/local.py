@@ -82,7 +82,7 @@ def open(name: str, options: LocalOptions, paths: LocalPaths) -> LocalExecutor:
 KIND = ExecutorKind(
     options=LocalOptions,
     open=open,
-    gangs=lambda _: GangSupport(programs=True, crowds=True),
+    gangs=lambda _: GangSupport(packaged=True, crowds=True),
     node_agent=True,
     lends=True,
     ignored=frozenset(OPTIONS),

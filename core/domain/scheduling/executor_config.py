@@ -7,7 +7,7 @@ import msgspec
 
 from common.former_names import refuse_former_names
 from core.domain.scheduling.allowed_options import parsed_allowed
-from core.domain.scheduling.launches import PACKAGED, Gang, replicas
+from core.domain.scheduling.launches import Gang, replicas
 
 #: Seconds for which an executor may fail to answer before its launches count as lost.
 GRACE = 60.0
@@ -20,14 +20,13 @@ _KNOWN = {"name", "kind", "workers", "max_workers", "grace", "allowed", "options
 class GangSupport:
     """The gangs that a kind of executor starts.
 
-    ``unattended``: also those without a runner (`Gang.attended`). ``programs``: also those whose program is compiled,
-    or is started once for a launch. ``crowds``: a gang may have more replicas than there are workers, which then share
-    processors. ``nodes``: each replica has a node of its own (`Gang.nodes`), in no slices; ``several``: or else a gang
-    has one, and ``remedy`` says what allows several.
+    ``unattended``: also those without a runner (`Gang.attended`). ``packaged``: also packaged simulators. ``crowds``: a
+    gang may have more replicas than there are workers, which then share processors. ``nodes``: each replica has a node
+    of its own (`Gang.nodes`), in no slices; ``several``: or else a gang has one, and ``remedy`` says what allows more.
     """
 
     unattended: bool = False
-    programs: bool = False
+    packaged: bool = False
     crowds: bool = False
     nodes: bool = False
     several: bool = True
@@ -37,10 +36,8 @@ class GangSupport:
         """Return why it does not start a gang; empty: it does."""
         if not gang.attended and not self.unattended:
             return "an `image` or an `operator` needs Kubernetes"
-        if not self.programs and gang.communication == PACKAGED:
+        if not self.packaged and gang.is_packaged:
             return "a packaged simulator runs on executors of the kinds `local` and `slurm`"
-        if not self.programs and (gang.start != "task" or gang.build):
-            return "a program with `start` or `build` runs on executors of the kinds `local` and `slurm`"
         if self.nodes and gang.slices > 1:
             return "it has no slices"
         if not self.several and gang.nodes > 1:

@@ -40,9 +40,14 @@ class Gang:
         return not self.image and not self.operator
 
     @property
+    def is_packaged(self) -> bool:
+        """Whether its program is a packaged simulator, whose sandbox needs a root of its own."""
+        return self.communication == PACKAGED
+
+    @property
     def nodes(self) -> int:
         """Machines that it has where each replica has one: the launcher of a packaged simulator starts ranks on one."""
-        return 1 if self.communication == PACKAGED else self.size * self.slices
+        return 1 if self.is_packaged else self.size * self.slices
 
 
 class _Dimensions(msgspec.Struct):

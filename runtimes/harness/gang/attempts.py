@@ -8,6 +8,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+#: Exit status of MPI's proxy if its launcher does not listen yet.
+NOT_LISTENING = 5
 #: Attempts, and seconds before each.
 TRIES, PAUSE = 600, 0.1
 

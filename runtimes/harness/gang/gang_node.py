@@ -1,31 +1,31 @@
 """Gang node: one of several machines of a gang, which runs the sandboxes that the gang's runner asks for.
 
 ``python -m runtimes.harness.gang.gang_node HOST PORT KEYFILE LEVEL INDEX`` connects to the runner, which is on the
-first of them, and proves that it knows the gang's key (gang_transport.py). LEVEL is the sandbox's, 0: there is none.
-Files of tasks are passed on in a folder that all machines share; messages are lines of JSON; what is printed is printed
-on.
+first of them, and proves that it knows the gang's key (gang_joining.py). LEVEL is the sandbox's, 0: there is none.
+Files that tasks leave are sent to the runner (sent_files.py); those that a task needs are in a folder that all machines
+share, or are sent by the runner to a pod (replica.py). The output of ranks is printed on.
 """
 
 import contextlib
 import os
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from ..runner.captured_output import CapturedOutput
 from ..sandbox import level
-from .delivered_files import Delivery, NotDeliverable
+from .delivered_files import Delivery
+from .gang_joining import ALONE, DONE, FAILED, PATIENCE, join
 from .gang_nodes import RunnerMessage
 from .gang_runner import GangStopped
 from .gang_task import GangTask
 from .gang_transport import GangConnection, Message, ReplicaLost
-from .replica import ALONE, DONE, FAILED, PATIENCE, join
 from .sandboxed_task import SandboxedTask
+from .sent_files import PlacedFiles, send_delivery
 
 #: Exit code: no sandbox can be made here.
 UNSAFE = 78
@@ -36,21 +36,30 @@ PRINT_INTERVAL = 0.5
 
 
 class GangNode:
-    """Runs one sandbox after the other. ``shared``: the folder in which it leaves files for the runner."""
+    """Runs one sandbox after the other. ``placed``: gets the files that the runner sends; None: it sends none.
 
-    def __init__(self, runner: GangConnection, shared: Path, index: int) -> None:
+    ``tidy``: removes what a task has left behind where its sandbox has no root of its own.
+    """
+
+    def __init__(
+        self, runner: GangConnection, placed: PlacedFiles | None = None, tidy: Callable[[], None] = lambda: None
+    ) -> None:
         self._runner = runner
-        self._shared = shared
-        self._index = index
+        self._placed = placed
+        self._tidy = tidy
+        self._largest = 0
         self._printed = CapturedOutput()
         self._sandboxes = contextlib.ExitStack()
         self._sandboxed: SandboxedTask | None = None
 
-    def serve(self, messages: Sequence[Message]) -> int:
+    def work(self, messages: Sequence[Message]) -> int:
         """Do what the runner says, beginning with messages that have arrived already; return the exit code."""
+        threading.Thread(target=self._keep_printing, name="print", daemon=True).start()
         try:
             while True:
                 for message in messages:
+                    if self._placed is not None and self._placed.take(message):
+                        continue
                     asked = msgspec.convert(message, RunnerMessage)
                     if asked.over is not None:
                         return DONE
@@ -60,11 +69,12 @@ class GangNode:
             print(f"the gang's runner is lost: {error}", file=sys.stderr)
             return FAILED
         finally:
-            self._sandboxes.close()
+            self._close()
 
     def _do(self, asked: RunnerMessage) -> None:
         if asked.task is not None:
             self._close()
+            self._largest = asked.largest
             self._sandboxed = self._sandboxes.enter_context(SandboxedTask(GangTask.of(asked.task), self._printed))
             self._attend(self._sandboxed)
         elif asked.scenario is not None and self._sandboxed is not None:
@@ -72,6 +82,7 @@ class GangNode:
             self._attend(self._sandboxed)
         elif asked.stop is not None:
             self._close()
+            self._print()
             self._runner.send(stopped=asked.stop)
 
     def _attend(self, sandboxed: SandboxedTask) -> None:
@@ -94,33 +105,31 @@ class GangNode:
         self._runner.send(**said)
 
     def _pass_on(self, delivery: Delivery) -> None:
-        """Write files to the shared folder, and say where they are; the runner removes them."""
-        folder = Path(tempfile.mkdtemp(prefix=f"node-{self._index}-", dir=self._shared))
-        try:
-            for number, file in enumerate(delivery.files):
-                with open(folder / str(number), "wb") as target:
-                    for chunk in file.chunks():
-                        target.write(chunk)
-        except (NotDeliverable, OSError) as error:
-            delivery.problem = delivery.problem or str(error)
-        files = [(file.rank, file.path) for file in delivery.files]
-        delivery.close()
-        self._runner.send(delivered=delivery.name, folder=str(folder), files=files, problem=delivery.problem)
+        send_delivery(self._runner, delivery, self._largest)
 
     def _tell_progress(self, fraction: float) -> None:
         self._runner.send(progress=fraction)
 
-    def keep_printing(self) -> None:
+    def _keep_printing(self) -> None:
         """Print what the sandboxes print, while this process lives."""
         while True:
             time.sleep(PRINT_INTERVAL)
-            for _, printed in self._printed.take():
-                with contextlib.suppress(OSError):
-                    os.write(1, printed)
+            self._print()
+
+    def _print(self) -> None:
+        """Print what the sandboxes have printed; a pod's runner reads no other output of it, so it is sent too."""
+        for _, printed in self._printed.take():
+            with contextlib.suppress(OSError):
+                os.write(1, printed)
+            if self._placed is not None:
+                with contextlib.suppress(ReplicaLost):  # as is seen by the other thread
+                    self._runner.send(printed=printed.decode(errors="replace"))
 
     def _close(self) -> None:
-        self._sandboxed = None
-        self._sandboxes.close()
+        if self._sandboxed is not None:
+            self._sandboxed = None
+            self._sandboxes.close()
+            self._tidy()
 
 
 def main(host: str, port: int, key_file: Path, required: int, index: int) -> int:
@@ -130,9 +139,7 @@ def main(host: str, port: int, key_file: Path, required: int, index: int) -> int
         print(f"{os.uname().nodename} can make no sandbox of level {required} for a gang: {missing}", file=sys.stderr)
         return UNSAFE
     runner, messages = join((host, port), key_file.read_text(), (0, index), PATIENCE)
-    node = GangNode(runner, key_file.parent, index)
-    threading.Thread(target=node.keep_printing, name="print", daemon=True).start()
-    return node.serve(messages)
+    return GangNode(runner).work(messages)
 
 
 if __name__ == "__main__":

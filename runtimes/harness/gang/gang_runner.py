@@ -22,7 +22,6 @@ from ..runner.lease_client import HeldLease, LeaseClient
 from ..runner.runner import DONE, LAST_REQUEST, TASK_PATIENCE, UNREACHABLE
 from ..runner.runner_api_client import Credentials, LaunchOver, RequestRejected, Unreachable
 from .gang_transport import RESULT, ReplicaLost
-from .replica import LATE
 from .task_storage import TaskStorage
 
 #: Seconds of results per report.
@@ -65,8 +64,9 @@ class GangLaunch(msgspec.Struct):
 class RunnableGang(Protocol):
     """A gang as its runner sees it."""
 
-    #: Whether it is there again for the next task after it was lost.
-    returns: bool
+    @property
+    def returns(self) -> bool:
+        """Whether it is there again for the next task after it was lost."""
 
     def run(self, scenario: Mapping[str, object], patience: float, storage: TaskStorage) -> Played:
         """Run one task, within ``patience`` seconds, with its storage; return its outcome. Raises ReplicaLost."""
@@ -159,15 +159,6 @@ class GangRunner:
                 pass
         except (LaunchOver, Unreachable, RequestRejected) as error:
             self._ended(DONE if isinstance(error, LaunchOver) else UNREACHABLE, f"{error}")
-
-
-def outcome_of(code: int, text: str | None, patience: float, seconds: float) -> Played:
-    """Return a task's outcome from the program's exit status and its result text."""
-    if code == LATE:
-        return Played("timed_out", {}, error=f"the program took longer than {patience:g} s", seconds=seconds)
-    if code:
-        return Played("crashed", {}, error=f"the program exited with status {code}", seconds=seconds)
-    return result_of(text, seconds)
 
 
 def result_of(text: str | None, seconds: float) -> Played:

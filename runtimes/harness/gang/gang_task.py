@@ -18,6 +18,8 @@ ADDRESSES = 1 << 46
 TASKS_OF_RANK, FILES = 64, 1024
 #: How a line begins that tells of progress; the end is a line of JSON.
 PROGRESS = b"progress "
+#: Where ranks share memory by name.
+SHARED_MEMORY = "/dev/shm"
 #: The folder of a task's files in its sandbox, where it is in memory.
 FOLDER = "/tmp/windtunnel"
 
@@ -46,6 +48,8 @@ class LocalGangSpec:
     (compiled/mpi_times.c), if any; ``start``: whether the programs are started for each "task", or once for the
     "launch"; ``build``: the command that compiles the program, if it is compiled.
 
+    ``scratch``: the folder that ranks may fill where their sandbox has no folders of its own (level 2).
+
     ``root``: the folder of packages that is the root of the sandbox, if there is one; ``libraries``: paths in it that
     its loader searches besides; ``rules``: what is read from the log (`rank.LogRules`); ``templates``: files of the
     case in which parameters are written in place of their names; ``environ``: variables of the program; ``contents``:
@@ -66,6 +70,7 @@ class LocalGangSpec:
     start: str = "task"
     build: Sequence[str] = ()
     first: int = 0
+    scratch: str = ""
     addresses: Mapping[str, str] = field(default_factory=dict)
     root: str | None = None
     libraries: Sequence[str] = ()
@@ -98,6 +103,7 @@ class LocalGangSpec:
             "processes": TASKS_OF_RANK * (self.ranks + 1),
             "files": FILES,
             "root": self.root,
+            "writable": [self.scratch, SHARED_MEMORY] if self.scratch else [],
         }
 
 

@@ -1,4 +1,7 @@
-"""Gang transport: connections that carry lines of JSON between the replicas of a gang, and the programs they run."""
+"""Gang transport: connections between the machines of a gang, and what its programs leave behind on one of them.
+
+A message is a line of JSON, an object; one with the member ``data`` is followed by that many bytes.
+"""
 
 import contextlib
 import ctypes
@@ -8,16 +11,13 @@ import json
 import os
 import signal
 import socket
-import stat
-import subprocess
-import sys
-import zipfile
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-#: Limit in bytes of a received line; a result is part of one.
-LONGEST_MESSAGE = 16 << 20
+#: Limit in bytes of a received message; a result is part of one. The most bytes of a file in one, and that are read.
+LONGEST_MESSAGE, LONGEST_DATA, READ = 16 << 20, 1 << 20, 256 << 10
 #: Limit of a program's result in characters; of a longer result, one character more is sent.
 RESULT = 64 << 10
 
@@ -34,6 +34,7 @@ class GangConnection:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self._read = bytearray()
+        self._sending = threading.Lock()
         if connection.family == socket.AF_UNIX:
             return
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -42,33 +43,56 @@ class GangConnection:
         for option, seconds in ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
             connection.setsockopt(socket.IPPROTO_TCP, option, seconds)
 
-    def send(self, **message: Any) -> None:
-        """Send one message; raises ReplicaLost if the peer is gone."""
+    def send(self, data: bytes = b"", /, **message: Any) -> None:
+        """Send one message, with bytes after it if there are any; raises ReplicaLost if the peer is gone."""
+        described = {**message, "data": len(data)} if data else message
         try:
-            self.connection.sendall(json.dumps(message).encode() + b"\n")
+            with self._sending:
+                self.connection.sendall(json.dumps(described).encode() + b"\n" + data)
         except OSError as error:
             raise ReplicaLost(str(error)) from None
 
     def receive(self) -> list[Message]:
-        """Wait for data; return the messages that are complete, possibly none."""
+        """Wait for bytes; return the messages that are complete, possibly none. Their ``data`` are bytes."""
         try:
-            piece = self.connection.recv(1 << 16)
+            piece = self.connection.recv(READ)
         except OSError as error:
             raise ReplicaLost(str(error)) from None
         self._read += piece
         if not piece or len(self._read) > LONGEST_MESSAGE:
             raise ReplicaLost(
-                "it closed the connection" if not piece else f"it sent a line longer than {LONGEST_MESSAGE >> 20} MiB"
+                f"it sent a message longer than {LONGEST_MESSAGE >> 20} MiB" if piece else "it closed the connection"
             )
-        *whole, rest = bytes(self._read).split(b"\n")
-        self._read = bytearray(rest)
-        try:
-            messages = [json.loads(line) for line in whole]
-        except ValueError:
-            raise ReplicaLost("it sent a line that is not JSON") from None
-        if not all(isinstance(message, dict) for message in messages):
-            raise ReplicaLost("it sent a line that is not a JSON object")
+        messages = []
+        while (message := self._take()) is not None:
+            messages.append(message)
         return messages
+
+    def _take(self) -> Message | None:
+        """Remove a message that is complete from what was read; None: none is."""
+        end = self._read.find(b"\n") + 1
+        if not end:
+            return None
+        message = _parse(bytes(self._read[:end]))
+        size = message.get("data", 0)
+        if not isinstance(size, int) or not 0 <= size <= LONGEST_DATA:
+            raise ReplicaLost("it sent a message with a wrong number of bytes")
+        if len(self._read) < end + size:
+            return None
+        if size:
+            message = {**message, "data": bytes(self._read[end : end + size])}
+        del self._read[: end + size]
+        return message
+
+
+def _parse(line: bytes) -> dict[str, object]:
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ReplicaLost("it sent a line that is not JSON") from None
+    if not isinstance(message, dict):
+        raise ReplicaLost("it sent a line that is not a JSON object")
+    return message
 
 
 _libc = ctypes.CDLL(None)
@@ -89,7 +113,6 @@ def dying_with(parent: int) -> Callable[[], None]:
 def adopt_orphans() -> None:
     """Become the subreaper of all descendants, so that processes that a program leaves behind can be killed."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    GangProgram.adopting = True
 
 
 def sweep() -> None:
@@ -113,72 +136,6 @@ def _children() -> list[int]:
     return pids
 
 
-class GangProgram:
-    """A running command with its descendants. ``adopting``: this process is their subreaper, and kills those left."""
-
-    adopting = False
-
-    def __init__(self, command: Sequence[str], folder: Path) -> None:
-        model = folder / "model"
-        self._process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.DEVNULL,
-            env=environ(folder),
-            cwd=model if model.is_dir() else None,
-            start_new_session=True,
-            preexec_fn=dying_with(os.getpid()),
-        )
-        self.pidfd = os.pidfd_open(self._process.pid)
-
-    def end(self) -> int:
-        """Kill the command, if it still runs, and its descendants; return its exit status as a shell has it."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        os.close(self.pidfd)
-        code = self._process.wait()
-        if self.adopting:
-            sweep()
-        return code if code >= 0 else 128 - code
-
-    def exit(self) -> int:
-        """Wait for the command to end; return its exit status as a shell has it."""
-        self._process.wait()
-        return self.end()
-
-
-def unstarted(error: OSError) -> int:
-    """Print why a command could not be started; return the exit status that a shell has for it."""
-    print(f"the program cannot be started: {error}", file=sys.stderr)
-    return 127 if isinstance(error, FileNotFoundError) else 126
-
-
 def proof(key: str, *words: object) -> str:
     """Return the HMAC of the words: only a holder of the key can compute it."""
     return hmac.new(key.encode(), json.dumps(words).encode(), hashlib.sha256).hexdigest()
-
-
-def lay_out(packed: Path, folder: Path, name: str) -> None:
-    """Place a model in its folder: a zip is unpacked, with its executable bits; any other file can be executed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(packed, "rb") as file:
-        zipped = file.read(4) == b"PK\x03\x04"
-    if not zipped:
-        packed.rename(folder / Path(name).name).chmod(0o755)
-        return
-    from ..models.unpacking import (
-        unpack,  # imported on demand: it imports numpy, and a model that is not a zip does not need it
-    )
-
-    unpack(packed.read_bytes(), folder)
-    with zipfile.ZipFile(packed) as archive:
-        for entry in archive.infolist():
-            if not entry.is_dir():
-                (folder / entry.filename).chmod(0o755 if entry.external_attr >> 16 & stat.S_IXUSR else 0o644)
-    packed.unlink()
-
-
-def environ(folder: Path) -> dict[str, str]:
-    """Return a program's environment: its pod's without the key, and the paths of scenario and result."""
-    inherited = {name: value for name, value in os.environ.items() if name != "WINDTUNNEL_GANG_KEY"}
-    files = {"WINDTUNNEL_SCENARIO": folder / "scenario.json", "WINDTUNNEL_RESULT": folder / "result.json"}
-    return inherited | {name: str(path) for name, path in files.items()}

@@ -12,8 +12,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import NoReturn, Protocol
 
 import msgspec
 
@@ -63,13 +63,28 @@ class GangOrder(msgspec.Struct):
     builds: str
 
 
+class GangSpread(Protocol):
+    """Where a gang is that is on several machines."""
+
+    #: What the machines print.
+    outputs: CapturedOutput
+
+    @property
+    def returns(self) -> bool:
+        """Whether its machines are there again after one of them was lost."""
+
+    def spread(self, task: GangTask) -> SpreadTask:
+        """Start a task on all machines. Raise ReplicaLost if one is lost."""
+
+    def built_by(self, task: GangTask) -> SandboxedTask | SpreadTask:
+        """Start the build of the program, on one machine. Raise ReplicaLost if it is lost."""
+
+
 class LocalGang:
     """A gang on this machine. ``model``: path of its files; ``folder``: of the launch, for files of its tasks.
 
-    The node agent ends it by closing ``control``. ``spread``: starts a task of a gang that is on several machines.
+    The node agent ends it by closing ``control``. ``spread``: where the gang is, if that is several machines.
     """
-
-    returns = True
 
     def __init__(
         self,
@@ -77,9 +92,9 @@ class LocalGang:
         model: str,
         control: socket.socket,
         folder: str,
-        spread: Callable[[GangTask], SpreadTask] | None = None,
+        spread: GangSpread | None = None,
     ) -> None:
-        self.outputs = CapturedOutput()
+        self.outputs = CapturedOutput() if spread is None else spread.outputs
         self._spread = spread
         self._gang = gang
         self._model = model
@@ -97,8 +112,16 @@ class LocalGang:
         Raise BuildFailed, GangStopped or ReplicaLost.
         """
         if self._gang.build:
-            build = ProgramBuild(self._gang, self._model, digest, builds)
-            self._built = build.folder(self._folder, self.outputs, self._control)
+            build = ProgramBuild(self._gang, self._model, digest, builds, self._start_build)
+            self._built = build.folder(self._folder, self._control)
+
+    @property
+    def returns(self) -> bool:
+        """Whether it is there again for the next task after it was lost."""
+        return self._spread is None or self._spread.returns
+
+    def _start_build(self, task: GangTask) -> SandboxedTask | SpreadTask:
+        return SandboxedTask(task, self.outputs) if self._spread is None else self._spread.built_by(task)
 
     def run(self, scenario: Mapping[str, object], patience: float, storage: TaskStorage) -> Played:
         """Run one task; raise ReplicaLost, or GangStopped once the agent closes its connection."""
@@ -158,7 +181,7 @@ class LocalGang:
         folder = tempfile.TemporaryDirectory(prefix="task-", dir=self._folder, ignore_cleanup_errors=True)
         task = self._task(scenario, self._sandboxes.enter_context(folder), storage)
         if self._spread is not None:
-            return self._sandboxes.enter_context(self._spread(task))
+            return self._sandboxes.enter_context(self._spread.spread(task))
         return self._sandboxes.enter_context(SandboxedTask(task, self.outputs))
 
     def _task(self, scenario: Mapping[str, object], folder: str, storage: TaskStorage) -> GangTask:

@@ -11,11 +11,12 @@ import shutil
 import socket
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ..runner.captured_output import CapturedOutput
 from .delivered_files import Delivery, NotDeliverable
+from .gang_nodes import SpreadTask
 from .gang_task import FOLDER, GangEnd, GangTask, LaunchedProgram, LocalGangSpec
 from .gang_transport import ReplicaLost
 from .rank_ends import fault
@@ -30,9 +31,19 @@ class BuildFailed(Exception):
 
 
 class ProgramBuild:
-    """The build of a gang's program. ``digest``: of its model; ``builds``: the folder in which builds are kept."""
+    """The build of a gang's program. ``digest``: of its model; ``builds``: the folder in which builds are kept;
+    ``start``: starts the sandbox.
+    """
 
-    def __init__(self, gang: LocalGangSpec, model: str, digest: str, builds: str) -> None:
+    def __init__(
+        self,
+        gang: LocalGangSpec,
+        model: str,
+        digest: str,
+        builds: str,
+        start: Callable[[GangTask], SandboxedTask | SpreadTask],
+    ) -> None:
+        self._start = start
         alone = LaunchedProgram(launcher=(), environ={})
         self._gang = replace(gang, programs=[alone], command=gang.build, ranks=1, times=None, start="task")
         self._model = model
@@ -40,14 +51,14 @@ class ProgramBuild:
         parts = [digest, gang.build, gang.packages, gang.python, gang.name]
         self._kept = self._builds / hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
-    def folder(self, scratch: str, printed: CapturedOutput, control: socket.socket) -> str:
+    def folder(self, scratch: str, control: socket.socket) -> str:
         """Return the folder of what the build makes; build it unless it is there.
 
         ``scratch``: a folder for files meanwhile. Raise BuildFailed, GangStopped or ReplicaLost.
         """
         if not self._kept.is_dir():
             with tempfile.TemporaryDirectory(prefix="build-", dir=scratch, ignore_cleanup_errors=True) as folder:
-                delivery = self._run(folder, printed, control)
+                delivery = self._run(folder, control)
                 try:
                     self._keep(delivery)
                 finally:
@@ -56,7 +67,7 @@ class ProgramBuild:
         os.utime(self._kept)
         return str(self._kept)
 
-    def _run(self, folder: str, printed: CapturedOutput, control: socket.socket) -> Delivery:
+    def _run(self, folder: str, control: socket.socket) -> Delivery:
         """Run the command in a sandbox; return the files that it made."""
         os.chmod(folder, 0o755)
         confinement = self._gang.confinement([self._model])
@@ -68,7 +79,7 @@ class ProgramBuild:
             folder=f"{folder}/own" if confinement is None else FOLDER,
             builds=True,
         )
-        with SandboxedTask(task, printed) as sandboxed:
+        with self._start(task) as sandboxed:
             message = sandboxed.listen(control, time.monotonic() + PATIENCE, Delivery.close)
             if message is None:
                 raise BuildFailed(f"the build took longer than {PATIENCE:g} s")

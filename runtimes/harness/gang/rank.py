@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 #: Variables that say a process's rank: of MPICH and Slurm, of Open MPI, and of a replica that is started by itself.
-NUMBERS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "WINDTUNNEL_GANG_INDEX")
+NUMBERS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "WINDTUNNEL_RANK")
 #: Lines that are kept, and the most bytes of them; a result is one of them.
 LINES, LONGEST_LINES = 12, 64 << 10
 #: Bytes read from a pipe at once.

@@ -20,7 +20,7 @@ from ..sandbox import Confinement, confine
 from ..sandbox.namespaces import MACHINE
 from ..sandbox.recipe import library_folders, loader
 from .gang_memory import PROC, exceeds
-from .gang_task import GangEnd, GangTask, progress_line, scenario_of
+from .gang_task import SHARED_MEMORY, GangEnd, GangTask, progress_line, scenario_of
 from .gang_transport import adopt_orphans, dying_with, sweep
 from .rank_times import RankTimes
 from .task_folder import CannotFill, TaskFolder
@@ -93,14 +93,16 @@ class SharedSandbox:
         self._runner = runner
         self._watcher = watcher
         self._progress: str | None = None
-        self._in_memory = () if task.confinement is None else ("/tmp", "/dev/shm")
+        #: Whether files, memory and processes here are those of the task alone.
+        self._own_root = task.confinement is not None and not task.gang.scratch
+        self._in_memory = ("/tmp", SHARED_MEMORY) if self._own_root else ()
         self._programs: list[subprocess.Popen[bytes]] = []
         self._selector = selectors.DefaultSelector()
         self._tasks: TaskServer | None = None
         if self._gang.start == "launch":
             self._tasks = TaskServer(folder.tasks, self._gang.numbers, folder.has_ended_well, self._selector)
         self._round_at = 0.0
-        self._used = RankTimes(folder.ends, self._gang.numbers, Path("/proc" if task.confinement is None else PROC))
+        self._used = RankTimes(folder.ends, self._gang.numbers, PROC if self._own_root else Path("/proc"))
 
     def run(self, scenario: Mapping[str, object]) -> GangEnd:
         """Start the ranks with a task, and wait for its end; return what the runner is told."""
@@ -151,7 +153,7 @@ class SharedSandbox:
         until = time.monotonic() + GRACE
         while any(map(self._folder.is_kept, self._gang.numbers)) and time.monotonic() < until:
             time.sleep(0.01)  # a watcher outlives what the launcher has ended, and tells how
-        if self._task.confinement is None:
+        if not self._own_root:
             sweep()
         self._folder.deliver_outputs(self._files)
         ends = [end for rank in self._gang.numbers if (end := self._folder.rank_end(rank)) is not None]

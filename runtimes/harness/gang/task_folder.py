@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .delivered_files import OUTPUT, deliver, deliver_files, files_in
 from .gang_task import GangTask
-from .gang_transport import RESULT, lay_out
+from .gang_transport import RESULT
 from .rank import CHECKPOINT, PROGRESS, RULES, TIMES
 from .rank_ends import RankEnd
 
@@ -55,9 +55,9 @@ class TaskFolder:
         if model.is_dir():
             _copy_writable(model, self.work)
         else:
-            packed = self._folder / "packed"
-            shutil.copyfile(model, packed)
-            lay_out(packed, self.work, self._gang.name)
+            self.work.mkdir(parents=True)
+            shutil.copyfile(model, self.work / self._gang.name)
+            (self.work / self._gang.name).chmod(0o755)
         for path, text in self._gang.contents.items():
             (self.work / path).parent.mkdir(parents=True, exist_ok=True)
             (self.work / path).write_text(text)

@@ -1,11 +1,19 @@
 """Gang pods: the replicated jobs of a gang's JobSet, and the DNS names of their pods."""
 
+from collections.abc import Mapping
+from dataclasses import asdict
+
 from common.errors import Invalid
 from core.domain.scheduling.communications import COMMUNICATIONS
 from core.domain.scheduling.communications.members import GangMembers
 from core.domain.scheduling.launches import Gang, Launch
+from runtimes.harness.gang.replica import FILES
 from workers.executors.kubernetes import names
 
+#: The level of ranks' sandboxes, which needs no rights that a restricted pod lacks.
+LEVEL = 2
+#: The folder of the environments that the runner's image brings.
+ENVIRONMENTS = "/opt/windtunnel/environments"
 #: Replicated jobs of a gang's JobSet: the replicas, and the leader (whose pod contains the runner).
 WORKERS, LEADER = "w", "l"
 
@@ -24,6 +32,22 @@ def gang_of(launch: Launch) -> Gang:
         sliced = [name for name in COMMUNICATIONS if COMMUNICATIONS[name].sliced]
         raise Invalid(f"Slices are for {' and '.join(sliced)}; with {gang.communication}, use a larger size.")
     return gang
+
+
+def document(launch: Launch, config: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the launch document of gang_runner.py, from what that of every runner in a pod has.
+
+    Ranks are confined unless they have devices, whose drivers need calls and files that no list here knows.
+    """
+    placement = launch.placement
+    return {
+        "launch": {**asdict(launch), "token": "", "url": config["url"]},
+        "token_file": config["token_file"],
+        "folder": FILES,
+        "environments": ENVIRONMENTS,
+        "builds": f"{FILES}/builds",
+        "level": 0 if placement.resources or placement.claims else LEVEL,
+    }
 
 
 def members_of(launch: Launch) -> GangMembers:

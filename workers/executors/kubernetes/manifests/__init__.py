@@ -10,7 +10,7 @@ from typing import Any
 
 from common.errors import Unsupported
 from core.domain.scheduling.launches import Launch
-from workers.executors.kubernetes import names
+from workers.executors.kubernetes import gang_pods, names
 from workers.executors.kubernetes.manifests import containers, job, jobset, mpijob, network_policy, trainjob
 from workers.executors.kubernetes.manifests.pod_spec import PodSpecBuilder
 from workers.executors.kubernetes.options import KubernetesOptions
@@ -90,6 +90,8 @@ def _secret(pods: PodSpecBuilder, worker_spec: Mapping[str, Any] | None) -> Obje
     content = {"launch.json": json.dumps(config, sort_keys=True), "token": launch.token}
     if launch.gang is not None:
         content |= {"gang": hmac.new(launch.token.encode(), b"gang", hashlib.sha256).hexdigest()}
+        if launch.gang.attended:
+            content |= {"launch.json": json.dumps(gang_pods.document(launch, config), sort_keys=True)}
     return {
         "apiVersion": "v1",
         "kind": "Secret",

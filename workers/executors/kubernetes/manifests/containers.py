@@ -71,13 +71,22 @@ def trusted_template(template: ContainerTemplate) -> ContainerTemplate:
     return replace(template, command=command, mounts=(*template.mounts, mount))
 
 
-#: A gang's program is the user's own, so it holds no platform secrets.
+#: The program of a gang with an image of its own, which holds no platform secrets.
 PROGRAM = ContainerTemplate(name="main", user=10003, command=())
 #: Container of an MPIJob, with the user of the operator's own images.
 MPI = ContainerTemplate(name="main", user=1000, command=())
-#: A gang's leader, beside its runner: it reads the model and distributes it.
-LEADER = ContainerTemplate(name="main", user=10003, command=(), mounts=(_SOCKETS, _FILES))
-GANG_RUNNER = replace(
-    RUNNER,
-    command=("python", "-m", "workers.gang_runner", *_LAUNCH),
+#: Where the ranks of a pod share memory, more than a container has without it.
+SHARED_MEMORY = Mount(volume="shared-memory", path="/dev/shm", read_only=False)
+#: A replica of a gang, which gets the files of its program from the gang's runner.
+REPLICA = ContainerTemplate(
+    name="main",
+    user=10003,
+    command=("python", "-m", "runtimes.harness.gang.replica", "--files", _FILES.path),
+    mounts=(replace(_FILES, read_only=False), SHARED_MEMORY),
+)
+GANG_RUNNER = ContainerTemplate(
+    name="runner",
+    user=10001,
+    command=("python", "-m", "workers.gang_runner", "--launch", f"{RUN}/token/launch.json"),
+    mounts=(replace(_FILES, read_only=False), Mount(volume="token", path=f"{RUN}/token")),
 )

@@ -46,7 +46,7 @@ def _gang(pods: PodSpecBuilder) -> Object:
     if has_leader:
         leader = _replicated(gang_pods.LEADER, 1, job.leader(pods))
         jobs.append(leader | {"dependsOn": [{"name": gang_pods.WORKERS, "status": "Ready"}]})
-    first = gang_pods.LEADER if launched else gang_pods.WORKERS
+    first = gang_pods.LEADER if launched and not gang.attended else gang_pods.WORKERS
     return {
         "network": {
             "enableDNSHostnames": True,

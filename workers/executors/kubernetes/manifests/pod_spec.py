@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.domain.scheduling.communications.members import FROM_LABELS, GangMembers, ReplicaPosition
+from core.domain.scheduling.communications.members import FROM_LABELS, ORDERS, GangMembers, ReplicaPosition
 from core.domain.scheduling.launches import Gang, Launch
 from datasets.catalogue import datasets
 from runtimes import catalogue
@@ -26,9 +26,6 @@ PART = "windtunnel/part"
 TMP = "1Gi"
 #: Resources of a gang's leader, which only starts and supervises the replicas.
 LEADER_SHARE = Share(cpu="100m", memory="512Mi")
-#: Commands of a gang's leader and replicas in images that contain the harness.
-GANG = ("python", "-m", "runtimes.harness.gang.replica")
-LEAD, FOLLOW = (*GANG, "--tasks", f"{containers.RUN}/sockets/gang.sock", "lead"), (*GANG, "follow")
 #: Command prefix of an MPI replica in a user's image: waits for the leader's DNS name, and starts the proxy again while
 #: it exits with 5 because the launcher does not listen yet.
 WAIT = (
@@ -38,6 +35,7 @@ WAIT = (
     'until "$@"; do c=$?; [ $c = 5 ] || exit $c; sleep 0.1; done',
 )
 _RESTRICTED = {"type": "RuntimeDefault"}
+FILES_VOLUME: Object = {"name": "files", "emptyDir": {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,31 +116,29 @@ class PodSpecBuilder:
     def replica(self) -> Object:
         """Return the template of a gang's replicas. They hold no token, and address each other by DNS names."""
         gang, members = self.gang, self.members
+        if gang.attended:
+            main = self._container(containers.REPLICA, self._program_image(), self._share, devices=True)
+            leader = _env({"WINDTUNNEL_GANG_LEADER": f"{members.leader}:{ORDERS}"})
+            main["env"] = [*self._replica_position(), *leader, self._gang_key()]
+            shared = {"name": containers.SHARED_MEMORY.volume, "emptyDir": {"medium": "Memory"}}
+            return self._template("replica", [main], [FILES_VOLUME, shared, _tmp_volume(containers.REPLICA)])
+        environment = [*self._replica_position(), *_env(members.environment(FROM_LABELS))]
         follow = members.communication.follow
-        command = gang.command if follow is None else follow(members, FROM_LABELS)
-        environment = self._replica_environment()
-        if not gang.image:
-            command = (*FOLLOW, *command)
-            environment.append(self._gang_key())
-        elif follow is not None:
-            command = (*WAIT, members.leader, *command)
+        command = gang.command if follow is None else (*WAIT, members.leader, *follow(members, FROM_LABELS))
         main = self._container(containers.PROGRAM, self._program_image(), self._share, devices=True)
         main |= {"command": list(command), "env": environment}
         return self._template("replica", [main], [_tmp_volume(containers.PROGRAM)])
 
     def leader(self) -> Object:
-        """Return the template of a gang's leader pod, which starts the command on all replicas and reports its end."""
+        """Return the template of a gang's leader pod: its runner, or the launcher of its program."""
+        if self.gang.attended:
+            volumes = [FILES_VOLUME, self._token_volume("gang"), _tmp_volume(containers.RUNNER)]
+            return self._template("lead", [self._runner(containers.GANG_RUNNER)], volumes)
         members, lead = self.members, self.members.communication.lead
         command = () if lead is None else (*lead(members), *self.gang.command)
-        environment = _env(members.environment(ReplicaPosition()))
-        if self.gang.image:
-            main = self._container(containers.PROGRAM, self._program_image(), LEADER_SHARE)
-            main |= {"command": list(command), "env": environment}
-            return self._template("lead", [main], [_tmp_volume(containers.PROGRAM)])
-        main = self._container(containers.LEADER, self._program_image(), LEADER_SHARE)
-        main |= {"command": [*LEAD, *command], "env": [*environment, self._gang_key()]}
-        runner = self._runner(containers.GANG_RUNNER)
-        return self._template("lead", [runner, main], self._shared_volumes([containers.LEADER]))
+        main = self._container(containers.PROGRAM, self._program_image(), LEADER_SHARE)
+        main |= {"command": list(command), "env": _env(members.environment(ReplicaPosition()))}
+        return self._template("lead", [main], [_tmp_volume(containers.PROGRAM)])
 
     def mpi_launcher(self, arguments: Sequence[str], variables: Mapping[str, str]) -> Object:
         """Return the template of an MPIJob's launcher."""
@@ -288,8 +284,8 @@ class PodSpecBuilder:
     def _format(self) -> catalogue.RuntimeFormat:
         return catalogue.runtime(self.launch.runtime).formats[self.launch.format]
 
-    def _replica_environment(self) -> list[Object]:
-        """Return a replica's variables; its position comes from the pod's labels."""
+    def _replica_position(self) -> list[Object]:
+        """Return the variables of a replica's position, from the pod's labels."""
         position = [_label_variable("WINDTUNNEL_GANG_INDEX", INDEX)]
         # Outside of a JobSet the label does not exist, and with one slice it is not needed.
         sliced = self.gang.slices > 1
@@ -298,21 +294,25 @@ class PodSpecBuilder:
             if sliced
             else {"name": "WINDTUNNEL_GANG_SLICE", "value": "0"}
         )
-        return position + _env(self.members.environment(FROM_LABELS))
+        return position
 
     def _shared_volumes(self, others: Sequence[ContainerTemplate]) -> list[Object]:
         """Return the volumes of a pod with a runner: sockets, input files, tokens, and a /tmp per container."""
-        keys = [{"key": key, "path": key} for key in ("launch.json", "token")]
+        return [
+            {"name": "sockets", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+            dict(FILES_VOLUME),
+            self._token_volume(),
+            *(_tmp_volume(template) for template in (containers.RUNNER, *others)),
+        ]
+
+    def _token_volume(self, *others: str) -> Object:
+        """Return the volume of a runner's launch.json and token, with other keys of the launch's secret."""
+        keys = [{"key": key, "path": key} for key in ("launch.json", "token", *others)]
         sources: list[Object] = [{"secret": {"name": self.name, "items": keys}}]
         if self.options.scs.nodes:
             token = {"audience": self.options.scs.audience, "expirationSeconds": 3600, "path": containers.SCS_TOKEN}
             sources.append({"serviceAccountToken": token})
-        return [
-            {"name": "sockets", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
-            {"name": "files", "emptyDir": {}},
-            {"name": "token", "projected": {"defaultMode": 0o440, "sources": sources}},
-            *(_tmp_volume(template) for template in (containers.RUNNER, *others)),
-        ]
+        return {"name": "token", "projected": {"defaultMode": 0o440, "sources": sources}}
 
     def _gang_key(self) -> Object:
         """Return the variable with the key by which leader and replicas authenticate each other; it opens no API."""
