@@ -1,7 +1,7 @@
 """Catalogue of runtimes and simulators: runtimes are made of model formats, simulators of their locks."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,9 @@ FOLDER = Path(__file__).parent
 #: file each; `scripts.lock` writes them.
 MODEL_SERVERS, CONVERTERS, SERVERS = FOLDER / "model_servers", FOLDER / "converters", FOLDER / "servers"
 COMMUNICATIONS = FOLDER / "communications"
+#: Communication models of frameworks, and the environment of model servers that has each. A program that declares no
+#: packages has those.
+FRAMEWORKS: Mapping[str, str] = {"tensorflow": "tensorflow", "jax": "jax"}
 #: Code that measures the ranks of gangs; it is built beside what they communicate with.
 RANK_TIMES = FOLDER / "harness" / "gang" / "compiled"
 #: The simulators, a folder each, with the lock of its environment; files of their names in it.
@@ -141,9 +144,15 @@ def servers() -> Mapping[str, Environment]:
 
 @functools.cache
 def communications() -> Mapping[str, Environment]:
-    """Return the environment of each communication model of gangs that has one; the server's image has them."""
+    """Return the environment of each communication model of gangs that has one."""
     locks = sorted(COMMUNICATIONS.glob("*.lock"))
-    return {path.stem: Environment(path.stem, path.read_text(), CompiledCode(RANK_TIMES)) for path in locks}
+    own = {path.stem: Environment(path.stem, path.read_text(), CompiledCode(RANK_TIMES)) for path in locks}
+    return own | {name: model_server(environment) for name, environment in FRAMEWORKS.items()}
+
+
+def sent_environments() -> Iterable[Environment]:
+    """Return the environments that a runner sends to pods: the server's image has them, and none of a framework."""
+    return [environment for name, environment in communications().items() if name not in FRAMEWORKS]
 
 
 @functools.cache

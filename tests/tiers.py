@@ -16,6 +16,11 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         ),
     },
     "tests/system/test_packaged_datasets.py": {"*": "downloads 250 MB of Debian's packages"},
+    "tests/system/test_framework_trainings.py": {
+        "test_two_processes_train_a_model_that_is_evaluated_next_and_is_better_than_untrained": (
+            "installs PyTorch, TensorFlow and JAX; variables are in every run, in unit/test_framework_gangs.py"
+        )
+    },
     "tests/system/test_images.py": {"*": "unpacks every image, 3 GB of packages"},
     "tests/system/test_sboms.py": {"*": "builds images for their bills of materials"},
     "tests/system/test_envoy.py": {"*": "needs Envoy and helm"},

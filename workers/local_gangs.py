@@ -157,16 +157,20 @@ def gang_packages(
     """Return the folders of a program's packages, None if they are not prepared.
 
     After those that it declares, or else those of its format, come those of its communication model, and with MPI the
-    halo package, last, so that a program which declares a version of it has that.
+    halo package, last, so that a program which declares a version of it has that. The environment of a framework takes
+    the place of both: versions of two resolutions do not fit together.
     """
+    communication = catalogue.communications().get(launch.gang.communication) if launch.gang is not None else None
+    framework = communication is not None and communication.name in catalogue.FRAMEWORKS
     if environment is not None:
         own = [environment / name for name in ENVIRONMENT_FOLDERS]
+    elif framework:
+        own = []
     elif (of_format := site or _packages_of_format(launch, prepared)) is None:
         return None
     else:
         own = [of_format]
-    communication = catalogue.communications().get(launch.gang.communication) if launch.gang is not None else None
-    if communication is None:
+    if communication is None or (framework and own):
         return own
     brought = environments.ready(communication, prepared)
     if brought is None:

@@ -60,7 +60,7 @@ def images() -> dict[str, Image]:
             name="server",
             description="Windtunnel's server: every role, and the runner, with the packages that it sends to gangs",
             sources=SERVER,
-            brings=tuple(catalogue.communications().values()),
+            brings=tuple(catalogue.sent_environments()),
         ),
         Image(
             name="jobs",

@@ -231,3 +231,21 @@ def test_the_program_of_a_dataset_is_run_again_by_a_retry(bench_client: FlaskCli
     again = client.post(f"/v1/simulations/{sent['id']}/retry")
     assert again.status_code == 201 and again.json["spec"]["gang"] == sent["spec"]["gang"], again.json
     assert (again.json["spec"]["gang"]["size"], again.json["model"]) == (4, sent["model"])
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_training_has_the_packages_of_its_framework_unless_it_declares_its_own(
+    bench_client: FlaskClient, declared: bool
+) -> None:
+    program = b"# /// script\n# dependencies = ['jax']\n# ///\n" if declared else b""
+    gang = {"size": 2, "communication": "jax", "command": ["python", "model.py"]}
+    form = {
+        "dataset": "program",
+        "scenarios": "0",
+        "gang": json.dumps(gang),
+        "model": (io.BytesIO(program + MODEL), "model.py"),
+    }
+    response = bench_client.post("/v1/simulations", data=form)
+    assert response.status_code == 201, response.json
+    found = bench_client.get(f"/v1/simulations/{response.json['id']}").json["provenance"].get("communication")
+    assert (found is None) == declared and (declared or found["name"] == "jax")

@@ -49,6 +49,10 @@ def test_the_image_of_a_simulator_has_its_own_datasets() -> None:
     assert not any(name.startswith("datasets/catalogue/highway") for name in files)
 
 
+def test_the_servers_image_brings_what_gangs_are_sent_and_no_framework() -> None:
+    assert [environment.name for environment in image_names.images()["server"].brings] == ["mpi"]
+
+
 def test_sources_are_named_by_content_without_bytecode(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/first.py").write_text("1")

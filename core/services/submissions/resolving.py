@@ -322,8 +322,12 @@ class Resolver:
         dependencies = None
         if model.dependencies is not None:
             dependencies = ModelDependencies(file=str(model.dependencies["file"]), lock=None)
+        communication = provenance.communication
+        if dependencies is not None and communication is not None and communication.name in catalogue.FRAMEWORKS:
+            communication = None  # it declares its own
         described = replace(
             provenance,
+            communication=communication,
             model=ResolvedModel(
                 name=model.name,
                 version=model.version,

@@ -14,14 +14,22 @@ from .rank_ends import RankEnd
 
 #: Address space of a rank, in bytes: MPI maps memory that it does not use. What it uses is limited otherwise.
 ADDRESSES = 1 << 46
-#: Processes and threads of each rank, and open files.
-TASKS_OF_RANK, FILES = 64, 1024
+#: Processes and threads of each rank, and those besides for each processor: libraries start pools of threads, whose
+#: sizes follow from the machine. TensorFlow's two workers had 110 each on two processors.
+TASKS_OF_RANK, TASKS_OF_PROCESSOR = 256, 16
+#: Open files of each process.
+FILES = 1024
 #: How a line begins that tells of progress; the end is a line of JSON.
 PROGRESS = b"progress "
 #: Where ranks share memory by name.
 SHARED_MEMORY = "/dev/shm"
 #: The folder of a task's files in its sandbox, where it is in memory.
 FOLDER = "/tmp/windtunnel"
+
+
+def tasks_of(ranks: int, processors: int) -> int:
+    """Return how many processes and threads a gang's sandbox may have, with those that start and watch its ranks."""
+    return (TASKS_OF_RANK + TASKS_OF_PROCESSOR * processors) * (ranks + 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,7 +108,7 @@ class LocalGangSpec:
             "memory": self.memory,
             "libraries": ADDRESSES,
             "writable_tmp_mb": self.memory >> 20,
-            "processes": TASKS_OF_RANK * (self.ranks + 1),
+            "processes": tasks_of(self.ranks, os.cpu_count() or 1),
             "files": FILES,
             "root": self.root,
             "writable": [self.scratch, SHARED_MEMORY] if self.scratch else [],
