@@ -19,6 +19,8 @@ from workers.warm_runners import HARNESS, ControlledRunner, PreparedFolders, bas
 
 #: The library that measures how ranks communicate, where a communication model's environment has it.
 RANK_TIMES = "libwindtunnel_mpi_times.so"
+#: The communication model whose environment has that library.
+MPI = "mpi"
 #: Folder of the package for decomposed grids, which programs with the platform's MPI have without declaring it.
 HALO = HARNESS.parents[1] / "halo"
 
@@ -26,10 +28,12 @@ HALO = HARNESS.parents[1] / "halo"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProgramFiles:
     """Files that a gang's program finds on a machine besides its model: folders of Python packages, the first one
-    first; or for a packaged simulator the ``root`` of its packages, and its ``case``.
+    first; or for a packaged simulator the ``root`` of its packages, and its ``case``. ``times``: the library that
+    measures how ranks communicate, if it is there.
     """
 
     packages: Sequence[Path] = ()
+    times: Path | None = None
     root: Path | None = None
     case: PackageCase | None = None
 
@@ -116,7 +120,7 @@ def _spec(launch: Launch, files: ProgramFiles, sandbox: int | None) -> LocalGang
         templates=[] if case is None else case.templates,
         environ={} if case is None else case.environ,
         contents={} if case is None else case.files,
-        times=next((str(path) for folder in files.packages if (path := folder / RANK_TIMES).is_file()), None),
+        times=None if files.times is None else str(files.times),
     )
 
 
@@ -143,12 +147,20 @@ def program_files(
     """
     if launch.gang is None or launch.gang.communication != PACKAGED:
         packages = gang_packages(launch, prepared, environment, site)
-        return None if packages is None else ProgramFiles(packages=packages)
+        return None if packages is None else ProgramFiles(packages=packages, times=_rank_times(packages))
     if sandbox is None:
         raise Unsafe(
             "A packaged simulator runs in a sandbox whose root its packages are; WINDTUNNEL_SANDBOX=none has none."
         )
-    return None if environment is None else ProgramFiles(root=environment / ROOT, case=read_case(model))
+    if environment is None:
+        return None
+    mpi = environments.ready(catalogue.communications()[MPI], prepared)  # where coupled programs have run before
+    times = None if mpi is None else _rank_times([mpi])
+    return ProgramFiles(root=environment / ROOT, case=read_case(model), times=times)
+
+
+def _rank_times(folders: Sequence[Path]) -> Path | None:
+    return next((path for folder in folders if (path := folder / RANK_TIMES).is_file()), None)
 
 
 def gang_packages(
@@ -175,7 +187,7 @@ def gang_packages(
     brought = environments.ready(communication, prepared)
     if brought is None:
         return None
-    return [*own, brought, HALO] if communication.name == "mpi" else [*own, brought]
+    return [*own, brought, HALO] if communication.name == MPI else [*own, brought]
 
 
 def _packages_of_format(launch: Launch, prepared: Path) -> Path | None:

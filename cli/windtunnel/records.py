@@ -172,13 +172,14 @@ class Simulation(Record, frozen=True, kw_only=True):
 class Rank(Record, frozen=True, kw_only=True):
     """Measures of a gang's rank: seconds of processor time, seconds that it waited in MPI, and bytes that it sent.
 
-    None: not measured.
+    ``all_reduce``: seconds of those in which it waited that were in MPI_Allreduce. None: not measured.
     """
 
     host: str
     computing: float | None = None
     waiting: float | None = None
     sent: int | None = None
+    all_reduce: float | None = None
 
 
 class Result(Record, frozen=True, kw_only=True):

@@ -191,6 +191,8 @@ else:
     world.Recv(received, source=0)
     time.sleep(0.5)
     world.barrier()
+    time.sleep(0.3)
+world.Allreduce(np.zeros(4), np.zeros(4))
 """
     gang = {"size": 2, "communication": "mpi", "command": ["python", "-m", "mpi4py", "model.py"]}
     fields = {"dataset": "program", "scenarios": {"range": [0, 1]}, "gang": gang}
@@ -199,7 +201,8 @@ else:
     assert (result["status"], result["metrics"]) == ("ok", {"version": "MPICH"}), result
     first, second = result["timing"]["ranks"]
     assert first["sent"] >= 1 << 20 > second["sent"]
-    assert first["waiting"] >= 0.4  # at the barrier, for the other, which sleeps
+    assert first["waiting"] >= 0.7  # at the barrier and in the sum, for the other, which sleeps
+    assert 0.2 <= first["all_reduce"] <= first["waiting"] - 0.4 and second["all_reduce"] <= second["waiting"]
     assert ended["provenance"]["communication"]["name"] == "mpi"
 
 

@@ -78,6 +78,7 @@ def _show_ranks(client: "Client", id: str) -> None:
             "rank": number,
             "computing": figures.seconds(rank.computing),
             "waiting": figures.seconds(rank.waiting),
+            "all-reduce": figures.seconds(rank.all_reduce),
             "sent": figures.size(rank.sent),
         }
         for number, rank in enumerate(result.ranks)

@@ -50,14 +50,15 @@ class LoadedModel(msgspec.Struct):
 class RankTiming(msgspec.Struct):
     """A rank of a gang: its host, and the seconds of processor time that it and its children used.
 
-    ``waiting``: seconds in calls of MPI that may wait for others; ``sent``: bytes that it gave to MPI to send; None:
-    not measured.
+    ``waiting``: seconds in calls of MPI that may wait for others, of which ``all_reduce`` in MPI_Allreduce; ``sent``:
+    bytes that it gave to MPI to send; None: not measured.
     """
 
     host: str
     computing: float
     waiting: float | None
     sent: int | None
+    all_reduce: float | None = None
 
 
 class Timing(msgspec.Struct, omit_defaults=True):

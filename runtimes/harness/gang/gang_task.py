@@ -100,8 +100,9 @@ class LocalGangSpec:
         """Return the confinement of its ranks, which may read these paths besides; None: there is none."""
         if self.level is None:
             return None
+        besides = [] if self.root is None else [self.harness, *([] if self.times is None else [self.times])]
         return {
-            "readonly": [*self.packages, *readonly, *([] if self.root is None else [self.harness])],
+            "readonly": [*self.packages, *readonly, *besides],
             "hosts": self.hosts,
             "addresses": self.addresses,
             "level": self.level,

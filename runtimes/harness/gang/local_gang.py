@@ -223,7 +223,7 @@ def outcome(end: GangEnd, ranks: int, seconds: float) -> Played:
     """Return a task's outcome from what its sandbox told. Raise ReplicaLost if a rank was lost."""
     problem = None if end.going else end.problem or fault(end.ranks, ranks, end.status)
     timing = [
-        RankTiming(rank.host, round(rank.computing, 6), rank.waiting, rank.sent)
+        RankTiming(rank.host, round(rank.computing, 6), rank.waiting, rank.sent, rank.all_reduce)
         for rank in sorted(end.ranks, key=lambda rank: rank.rank)
     ]
     if problem is not None:

@@ -126,18 +126,22 @@ class LastLines:
 
 
 class Communicated(NamedTuple):
-    """How a rank communicated by MPI: seconds in calls that may wait, and bytes that it sent; None: not measured."""
+    """How a rank communicated by MPI: seconds in calls that may wait, and bytes that it sent; None: not measured.
+
+    ``all_reduce``: the seconds of those in MPI_Allreduce.
+    """
 
     waiting: float | None = None
     sent: int | None = None
+    all_reduce: float | None = None
 
     @classmethod
     def read(cls, path: str) -> "Communicated":
         """Return what the library wrote at the end of the process."""
         try:
             with open(path) as file:
-                waiting, sent = file.read(64).split()
-            return cls(float(waiting), int(sent))
+                waiting, sent, all_reduce = file.read(96).split()
+            return cls(float(waiting), int(sent), float(all_reduce))
         except (OSError, ValueError):  # it communicated otherwise, or was killed
             return cls()
 
@@ -198,6 +202,7 @@ def watch(folder: str, command: Sequence[str], launched: int) -> int:
         "computing": used.ru_utime + used.ru_stime,
         "waiting": communicated.waiting,
         "sent": communicated.sent,
+        "all_reduce": communicated.all_reduce,
         "lines": [*printed.lines, *errors.lines][-LINES:],
         "result": (rules and rules.result) or printed.result,
     }

@@ -22,7 +22,8 @@ LONGEST_LINE = 1000
 class RankEnd:
     """How a rank ended: ``exit`` is negative for a signal; times in seconds, ``computing`` is processor time.
 
-    ``by_launcher``: its launcher ended it. ``waiting``: in calls of MPI; ``sent``: bytes; None: not measured.
+    ``by_launcher``: its launcher ended it. ``waiting``: in calls of MPI, of which ``all_reduce`` in MPI_Allreduce;
+    ``sent``: bytes; None: not measured.
     """
 
     rank: int
@@ -33,6 +34,7 @@ class RankEnd:
     computing: float
     waiting: float | None = None
     sent: int | None = None
+    all_reduce: float | None = None
     by_launcher: bool = False
     lines: Sequence[str] = ()
     result: str | None = None
@@ -55,7 +57,8 @@ class RankEnd:
 
     @property
     def _times(self) -> tuple[float, ...]:
-        return self.began, self.ended, self.computing, *(() if self.waiting is None else (self.waiting,))
+        measured = [seconds for seconds in (self.waiting, self.all_reduce) if seconds is not None]
+        return self.began, self.ended, self.computing, *measured
 
 
 def fault(ends: Sequence[RankEnd], expected: int, launcher: int, lines: Sequence[str] = ()) -> str | None:

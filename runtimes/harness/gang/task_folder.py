@@ -127,7 +127,8 @@ class TaskFolder:
             CHECKPOINT: "checkpoints",
         }
         restore = None if self._task.restore is None else self._gang.path_inside(self._task.restore)
-        optional = {TIMES: self._gang.times, "WINDTUNNEL_RESTORE": restore}
+        times = None if self._gang.times is None else self._gang.path_inside(self._gang.times)
+        optional = {TIMES: times, "WINDTUNNEL_RESTORE": restore}
         optional[RULES] = json.dumps(self._gang.rules) if self._gang.rules else None
         if self._gang.start == "launch":
             paths["WINDTUNNEL_TASKS"] = self.tasks.name

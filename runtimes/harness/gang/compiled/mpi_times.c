@@ -2,8 +2,8 @@
  *
  * Loaded before the MPI library (LD_PRELOAD), it stands before the functions that block or send, and calls those that
  * the standard names PMPI_... It knows no MPI's header: handles are numbers in MPICH and addresses in Open MPI, and all
- * arguments are passed on as they come. At the end of the process it writes two numbers, seconds and bytes, to the file
- * that WINDTUNNEL_MPI_TIMES names, if it called MPI at all. Sends of persistent requests (MPI_Start) are not counted. */
+ * arguments are passed on as they come. At the end of the process it writes three numbers to the file that
+ * WINDTUNNEL_MPI_TIMES names, if it called MPI at all: seconds, bytes, and the seconds of MPI_Allreduce alone. Sends of persistent requests (MPI_Start) are not counted. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -18,7 +18,7 @@ typedef long (*function)(PARAMETERS);
 typedef long (*question)(long, int *);
 
 static __thread int inside; /* of a function that is counted: a library may call its own */
-static _Atomic unsigned long long waited, sent; /* nanoseconds, bytes */
+static _Atomic unsigned long long waited, sent, reduced; /* nanoseconds, bytes, nanoseconds in MPI_Allreduce */
 
 /* Look for a function in a loaded object. A module of Python has its MPI library to itself (RTLD_LOCAL). */
 static int look(struct dl_phdr_info *object, size_t size, void *found) {
@@ -79,7 +79,9 @@ static unsigned long long sum(const int *counts, long number, long type) {
     return bytes(items, type);
 }
 
-#define COUNTED(NAME, OR, BYTES)                   \
+#define COUNTED(NAME, OR, BYTES) COUNTED_IN(NAME, OR, BYTES, waited)
+/* WHERE: what the time is added to, besides `waited`. */
+#define COUNTED_IN(NAME, OR, BYTES, WHERE)         \
     long MPI_##NAME(PARAMETERS) {                  \
         static function real;                      \
         if (!real) real = find("PMPI_" #NAME, OR); \
@@ -88,7 +90,9 @@ static unsigned long long sum(const int *counts, long number, long type) {
         sent += BYTES;                             \
         unsigned long long began = now();          \
         long code = real(ARGUMENTS);               \
-        waited += now() - began;                   \
+        const unsigned long long spent = now() - began; \
+        waited += spent;                           \
+        if (&WHERE != &waited) WHERE += spent;     \
         inside = 0;                                \
         return code;                               \
     }
@@ -96,9 +100,10 @@ static unsigned long long sum(const int *counts, long number, long type) {
 /* With an array of counts. That for large counts is not here: where the library has none, it would seem to. */
 #define SENDS_EACH(NAME, BYTES) COUNTED(NAME, NULL, BYTES)
 /* A function and that for large counts. A count of type int is the lower half of its register. */
-#define SENDS(NAME, COUNT, BYTES)                                                              \
-    COUNTED(NAME, NULL, ({ const long n = (int)(COUNT); (void)n; (unsigned long long)(BYTES); })) \
-    COUNTED(NAME##_c, "PMPI_" #NAME, ({ const long n = (COUNT); (void)n; (unsigned long long)(BYTES); }))
+#define SENDS(NAME, COUNT, BYTES) SENDS_IN(NAME, COUNT, BYTES, waited)
+#define SENDS_IN(NAME, COUNT, BYTES, WHERE)                                                                \
+    COUNTED_IN(NAME, NULL, ({ const long n = (int)(COUNT); (void)n; (unsigned long long)(BYTES); }), WHERE) \
+    COUNTED_IN(NAME##_c, "PMPI_" #NAME, ({ const long n = (COUNT); (void)n; (unsigned long long)(BYTES); }), WHERE)
 
 /* To another rank: address, count, type. */
 SENDS(Send, b, bytes(n, c))
@@ -116,7 +121,7 @@ SENDS(Bcast, b, is_root(d, e) ? bytes(n, c) : 0)
 SENDS(Ibcast, b, is_root(d, e) ? bytes(n, c) : 0)
 SENDS(Reduce, c, bytes(n, d))
 SENDS(Ireduce, c, bytes(n, d))
-SENDS(Allreduce, c, bytes(n, d))
+SENDS_IN(Allreduce, c, bytes(n, d), reduced)
 SENDS(Iallreduce, c, bytes(n, d))
 SENDS(Scan, c, bytes(n, d))
 SENDS(Exscan, c, bytes(n, d))
@@ -158,6 +163,6 @@ __attribute__((destructor)) static void tell(void) {
     const char *path = getenv("WINDTUNNEL_MPI_TIMES");
     FILE *file = path ? fopen(path, "we") : NULL;
     if (!file) return;
-    fprintf(file, "%.6f %llu\n", waited * 1e-9, (unsigned long long)sent);
+    fprintf(file, "%.6f %llu %.6f\n", waited * 1e-9, (unsigned long long)sent, reduced * 1e-9);
     fclose(file);
 }
