@@ -16,6 +16,11 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         ),
     },
     "tests/system/test_packaged_datasets.py": {"*": "downloads 250 MB of Debian's packages"},
+    "tests/system/test_cluster_measures.py": {
+        "test_the_box_of_lammps_has_one_energy_and_its_time_in_all_reduce_is_measured": (
+            "downloads LAMMPS twice, 200 MB; ranks of MPI are measured in every run, in test_local_gangs.py"
+        )
+    },
     "tests/system/test_framework_trainings.py": {
         "test_two_processes_train_a_model_that_is_evaluated_next_and_is_better_than_untrained": (
             "installs PyTorch, TensorFlow and JAX; variables are in every run, in unit/test_framework_gangs.py"
