@@ -54,6 +54,13 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_openenv.py": {
         "*": "needs the package openenv, 450 MB; contracts/test_environment_registration.py is in every run"
     },
+    "tests/simulators/test_flow.py": {
+        "test_forces_and_frequency_are_those_that_are_published": "half a minute of a finer lattice",
+        "test_the_baseline_has_less_drag_and_less_lift_than_a_cylinder_at_rest": "20 s of flows",
+    },
+    "tests/system/test_flow_control.py": {
+        "test_a_lost_rank_is_a_strike_and_the_task_is_run_again_with_the_same_result": "a minute of flows",
+    },
     "tests/simulators/test_compiled_step.py": {
         "test_a_thousand_drives_are_equal_with_the_compiled_step_and_with_plain_python": "two minutes of drives"
     },

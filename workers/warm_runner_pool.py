@@ -219,7 +219,7 @@ class WarmRunnerPool:
             logger.info("warm runner started for runtime %s, dataset %s", kind.runtime, kind.dataset)
 
     def _libraries(self, kind: WarmKind) -> frozenset[Libraries]:
-        spec = worker_spec_for(kind, self._prepared, self._sandbox)
+        spec = worker_spec_for(kind, self._prepared, self._sandbox, ranks=True)
         return frozenset() if spec is None else self._forkable(kind, spec)
 
     def _forkable(self, kind: WarmKind, spec: WorkerSpec) -> frozenset[Libraries]:
@@ -237,7 +237,7 @@ class WarmRunnerPool:
     def _start(self, kind: WarmKind, workers: int) -> WarmRunner | None:
         name = f"{os.getpid()}-{self._started}"
         folder = str(self._model_folders / name)
-        spec = worker_spec_for(kind, self._prepared, self._sandbox, model_folder=folder)
+        spec = worker_spec_for(kind, self._prepared, self._sandbox, model_folder=folder, ranks=True)
         if spec is None:
             return None
         self._started += 1

@@ -9,23 +9,28 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from core.domain.scheduling.communications import mpi
 from core.domain.scheduling.launches import Launch
 from datasets.catalogue import versions
+from datasets.catalogue.declaration import DatasetRanks
 from datasets.nodecache.disk_cache import DiskCache
 from runtimes import catalogue, environments, harness
+from runtimes.harness.gang.gang_task import FOLDER, GangTask, LaunchedProgram, LocalGangSpec
 from runtimes.harness.python_process import ending
 from runtimes.harness.runner.process_spec import ENTRIES
 from runtimes.harness.runner.processes import WorkerSpec
-from runtimes.harness.sandbox.allowances import LIBRARIES
+from runtimes.harness.sandbox.allowances import LIBRARIES, MEMORY
 from workers.runner_processes import ForkedProcess, StartedProcess
 
 HARNESS = Path(harness.__file__).parent
+#: Ranks of several workers share the processors: one that waits for a message of another lets it run.
+RANK_SETTINGS = {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,9 +77,12 @@ class PreparedFolders:
 
 
 def worker_spec_for(
-    kind: WarmKind, folders: PreparedFolders, sandbox: int | None, *, model_folder: str = ""
+    kind: WarmKind, folders: PreparedFolders, sandbox: int | None, *, model_folder: str = "", ranks: bool = False
 ) -> WorkerSpec | None:
-    """Return the worker spec of a kind; None if the kind is unknown or an environment or the dataset is not ready."""
+    """Return the worker spec of a kind; None if the kind is unknown or an environment or the dataset is not ready.
+
+    ``ranks``: simulators that can have ranks beside them have them.
+    """
     by_version = {dataset.version: dataset for dataset in versions().get(kind.dataset, ())}
     dataset = by_version.get(kind.version)
     runtime = catalogue.runtimes().get(kind.runtime)
@@ -90,6 +98,12 @@ def worker_spec_for(
     dataset_folder = folders.plays / kind.play if kind.play else dataset.folder
     if model_server is None or evaluator is None or not dataset_folder.is_dir():
         return None
+    beside = None
+    if ranks and dataset.declared.ranks is not None:
+        packages = environments.ready(catalogue.communications()[mpi.NAME], folders.environments)
+        if packages is None:
+            return None
+        beside = simulator_ranks(dataset.simulator, dataset.declared.ranks, [evaluator, packages], sandbox)
     isolation = format.isolation_on(dataset.declared.isolation)
     return WorkerSpec(
         python=base_interpreter(),
@@ -104,7 +118,29 @@ def worker_spec_for(
         sandbox=sandbox,
         model_folder=model_folder,
         trusted=kind.trusted,
+        ranks=beside,
     )
+
+
+def simulator_ranks(
+    simulator: str, ranks: DatasetRanks, packages: Sequence[Path], sandbox: int | None
+) -> Mapping[str, object]:
+    """Return the task of the ranks beside an evaluator on this machine (runtimes/harness/gang/simulator_ranks.py)."""
+    gang = LocalGangSpec(
+        python=base_interpreter(),
+        harness=str(HARNESS),
+        packages=list(map(str, packages)),
+        programs=[LaunchedProgram(launcher=mpi.alone(ranks.count), environ=RANK_SETTINGS)],
+        command=["python", "-m", f"harness.simulators.{simulator}.{ranks.module}"],
+        hosts=["simulator"],
+        ranks=ranks.count,
+        memory=MEMORY,
+        name="",
+        level=sandbox,
+        start="launch",
+    )
+    confinement = gang.confinement([])
+    return asdict(GangTask(gang=gang, confinement=confinement, model="", scenario={}, folder=FOLDER))
 
 
 def own_environment(name: str, cache: DiskCache) -> Path | None:

@@ -63,10 +63,12 @@ ROLES: Mapping[str, str] = {
     "hole": "#f7f9f7",
     "first": "#e5383b",
     "second": "#f6c945",
+    "clockwise": "#2a78c2",
+    "counterclockwise": "#d1495b",
 }
 UNKNOWN_ROLE = "#6c757d"
 #: Opacity of what is not opaque; these shapes have no outline.
-OPACITY: Mapping[str, str] = {"halo": ".18", "glass": ".72", "alarm": ".6"}
+OPACITY: Mapping[str, str] = {"halo": ".18", "glass": ".72", "alarm": ".6", "clockwise": ".7", "counterclockwise": ".7"}
 
 
 class Shape(msgspec.Struct):

@@ -4,6 +4,7 @@
 DATASETS = (
     "car_street",
     "cartpole",
+    "flow_control",
     "highway",
     "mujoco_ant",
     "mujoco_half_cheetah",

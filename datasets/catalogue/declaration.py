@@ -26,6 +26,16 @@ class DatasetProgram(msgspec.Struct, frozen=True, kw_only=True):
     gang: Mapping[str, object]
 
 
+class DatasetRanks(msgspec.Struct, frozen=True, kw_only=True):
+    """The ranks that compute a dataset's simulations beside each evaluator, where an executor has them.
+
+    ``count``: how many; ``module``: their program, a module of the simulator's folder.
+    """
+
+    count: int
+    module: str
+
+
 class DatasetDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     """Members of a definition. A member that it does not have is absent, and has the default here.
 
@@ -53,3 +63,4 @@ class DatasetDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     program: DatasetProgram | None = None
     template: bool = False
     starts_processes: bool = False
+    ranks: DatasetRanks | None = None

@@ -34,6 +34,7 @@ class ScoreRule(msgspec.Struct, frozen=True):
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """Members of a definition. ``dt``: seconds of a step; None: it has none.
 
+    ``ranks``: the ranks that a worker may bring for its simulator, their `count` and the `module` of their program.
     ``task_patience``: seconds without progress after which a worker is taken for stuck. ``starts_processes``: whether
     its simulator starts processes before the sandbox is sealed. ``members``: all that the document has.
     """
@@ -49,6 +50,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     record: bool = False
     task_patience: float | None = None
     starts_processes: bool | None = None
+    ranks: Mapping[str, object] | None = None
     # of Gymnasium, MuJoCo and PettingZoo
     env: str | None = None
     package: str | None = None

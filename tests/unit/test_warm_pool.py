@@ -173,7 +173,7 @@ def test_a_warm_pod_has_the_objects_of_a_launch_and_its_worker_spec(served_apis:
     assert inputs["worker_spec"] == {
         "format": "python",
         "isolation": "launch",
-        "world": {"simulator": "noop", "package": None, "starts_processes": None},
+        "world": {"simulator": "noop", "package": None, "starts_processes": None, "ranks": None},
     }
     cold_objects = manifests.launch_objects(replace(warm_launch, token=""), options(), served_apis)
     cold_secret = next(document for document in cold_objects if document["kind"] == "Secret")

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from common.errors import FormatMismatch, Invalid, TooManyTasks, TrustedNotAllowed, UnknownFormat
 from common.version import VERSION
+from core.domain.scheduling.communications import mpi
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import PACKAGED, Gang, Placement, replicas
 from core.domain.scheduling.permissions import require_allowed
@@ -289,7 +290,7 @@ class Resolver:
                 name=dataset.simulator, environment=catalogue.simulators()[dataset.simulator].digest
             ),
             platform=PlatformFacts(windtunnel=VERSION, machine=platform.machine(), sandbox=dict(self._sandbox)),
-            communication=_communication(gang),
+            communication=_communication(gang) if declared.ranks is None else _platforms(mpi.NAME),
             play=PlaySettings(
                 tasks=plan,
                 params=plan["params"],
@@ -363,7 +364,12 @@ def _communication(gang: Gang | None) -> ResolvedCommunication | None:
     """Return what the platform has of a gang's communication model; None: nothing, or its image brings that."""
     if gang is None or not gang.attended:
         return None
-    environment = catalogue.communications().get(gang.communication)
+    return _platforms(gang.communication)
+
+
+def _platforms(communication: str) -> ResolvedCommunication | None:
+    """Return what the platform has of a communication model; None: nothing."""
+    environment = catalogue.communications().get(communication)
     return None if environment is None else ResolvedCommunication(name=environment.name, environment=environment.digest)
 
 

@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import msgspec
 
 from ..dataset_definition import Definition, definition_of, read_definition
 from ..simulators.base import Simulator
+from ..simulators.rank_connection import RankConnection
 from .trusted_packages import TrustedOptions, TrustedPackages
 
 
@@ -19,7 +21,8 @@ from .trusted_packages import TrustedOptions, TrustedPackages
 class World:
     """A dataset and the module of its simulator. ``definition``: the part of the `dataset.json` that is known.
 
-    ``processes``: what the module's `start_processes` returned, if the definition has `starts_processes`. ``trusted``:
+    ``processes``: what the module's `start_processes` returned, if the definition has `starts_processes`; if it has
+    `ranks`, the connection to those that the worker has brought, None without. ``trusted``:
     the packages of a model that may be loaded beside it. ``level``: of the sandbox; 0: there is none.
     """
 
@@ -57,13 +60,15 @@ class StartOptions(msgspec.Struct):
     """Options that a process with a simulator is started with. ``dataset``: the folder.
 
     ``world``: what is known of its definition; None: its file is read. ``confinement``: None for no sandbox.
-    ``trusted``: for a model that is loaded in this process, too (TrustedOptions).
+    ``trusted``: for a model that is loaded in this process, too (TrustedOptions). ``ranks``: the descriptor of the
+    connection to the simulator's ranks, if the worker brings some.
     """
 
     dataset: str
     world: dict[str, Any] | None = None
     confinement: dict[str, Any] | None = None
     trusted: TrustedOptions | None = None
+    ranks: int | None = None
 
 
 def start(document: object, *, makes_memory: bool = False) -> World:
@@ -84,10 +89,18 @@ def start(document: object, *, makes_memory: bool = False) -> World:
     module = importlib.import_module(f"..simulators.{kind}", __package__)
     if hasattr(module, "preload"):
         module.preload(definition)
-    processes = (module.start_processes(level),) if starts_processes else ()
+    started = (module.start_processes(level),) if starts_processes else ()
+    ranks = (_connection(options.ranks),) if definition.ranks is not None else ()
     trusted = TrustedPackages.prepare(options.trusted) if options.trusted is not None else None
     seal_at(level)
-    return World(folder=folder, definition=definition, module=module, processes=processes, trusted=trusted, level=level)
+    return World(
+        folder=folder, definition=definition, module=module, processes=(*started, *ranks), trusted=trusted, level=level
+    )
+
+
+def _connection(descriptor: int | None) -> RankConnection | None:
+    """Return the connection to the simulator's ranks, if there are some."""
+    return None if descriptor is None else RankConnection(socket.socket(fileno=descriptor))
 
 
 def confined(options: Mapping[str, Any] | None, *, starts_processes: bool, makes_memory: bool = False) -> int:

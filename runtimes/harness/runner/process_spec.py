@@ -16,6 +16,7 @@ ENTRIES: Mapping[str, str] = {
     "fork_server": "runner.fork_server",
     "session": "session.session",
     "gang": "gang.local_gang",
+    "ranks": "gang.simulator_ranks",
     "environment_probe": "evaluator.environment_probe",
 }
 

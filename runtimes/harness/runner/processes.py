@@ -8,7 +8,7 @@ import socket
 import subprocess
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from .process_times import process_times
 #: The reason for which a process is ended that did nothing wrong.
 UNNEEDED = "it was not needed any more"
 #: Members of a dataset's description that tell an evaluator what to import and whether it starts processes.
-WORLD = ("simulator", "package", "starts_processes")
+WORLD = ("simulator", "package", "starts_processes", "ranks")
 
 
 def _memory() -> int:
@@ -42,6 +42,8 @@ class WorkerSpec:
     (``model_server_libraries``). If the dataset is still to be downloaded, ``within`` is the folder that will contain
     its folder, and ``world`` is the part of the dataset's description that tells an evaluator what to import meanwhile.
     ``trusted``: evaluators load the model themselves, too, and see its packages and folder (trusted_model.py).
+    ``ranks``: the task of the ranks that each evaluator's simulator has beside it (gang/simulator_ranks.py); None: it
+    has none, and computes alone.
     ``model_folder`` is a folder for the files of a model that is an archive (model_folder.py); empty: there is none.
     """
 
@@ -61,6 +63,7 @@ class WorkerSpec:
     world: Mapping[str, Any] | None = None
     model_folder: str = ""
     trusted: bool = False
+    ranks: Mapping[str, object] | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -168,7 +171,7 @@ class LocalSpawner:
     """Starts processes as children of the runner, on this machine."""
 
     def __init__(self, spec: WorkerSpec) -> None:
-        sites = {"evaluator": spec.evaluator_site, "model_server": spec.model_server_site}
+        sites = {"evaluator": spec.evaluator_site, "model_server": spec.model_server_site, "ranks": spec.evaluator_site}
         self._installations = {
             module: Installation(python=spec.python, harness=spec.harness, site=site, level=spec.sandbox)
             for module, site in sites.items()
@@ -194,15 +197,22 @@ class LocalSpawner:
 
 @dataclass(slots=True, eq=False)
 class EvaluatorProcess:
-    """An evaluator's process, its socket and its task page."""
+    """An evaluator's process, its socket and its task page; ``ranks``: the process of its simulator's ranks, if any."""
 
     process: Process
     channel: FramedSocket
     page: SharedPage
+    ranks: Process | None = None
+
+    @property
+    def processes(self) -> Sequence[Process]:
+        """Its process, and that of the ranks."""
+        return (self.process,) if self.ranks is None else (self.process, self.ranks)
 
     def dismiss(self, reason: str = UNNEEDED) -> None:
-        """Kill the process, close socket and page; call it once."""
-        self.process.kill(reason)
+        """Kill the processes, close socket and page; call it once."""
+        for process in self.processes:
+            process.kill(reason)
         self.channel.close()
         self.page.close()
 
@@ -213,6 +223,11 @@ class ModelServerProcess:
 
     process: Process
     socket: socket.socket
+
+    @property
+    def processes(self) -> Sequence[Process]:
+        """Its process."""
+        return (self.process,)
 
     def dismiss(self, reason: str = UNNEEDED) -> None:
         """Kill the process and close the socket; may be called twice."""
@@ -232,13 +247,20 @@ def spawn_evaluator(spec: WorkerSpec, name: str, spawner: Spawner | None = None)
     )
     if spec.trusted:
         process_spec = with_model(process_spec, spec)
+    spawner = spawner or LocalSpawner(spec)
     local, remote = socket.socketpair()
     page = SharedPage()
-    with remote:
-        process = (spawner or LocalSpawner(spec)).spawn(
-            process_spec, {"socket": remote.fileno(), "page": page.descriptor}
-        )
-    return EvaluatorProcess(process, FramedSocket(local), page)
+    with remote, contextlib.ExitStack() as sockets:
+        descriptors, ranks = {"socket": remote.fileno(), "page": page.descriptor}, None
+        if spec.ranks is not None:
+            asking, asked = map(sockets.enter_context, socket.socketpair())
+            rank_spec = ProcessSpec(
+                name=f"{name}-ranks", module="ranks", options={"task": spec.ranks}, confined=False, memory=0
+            )
+            ranks = spawner.spawn(rank_spec, {"connection": asked.fileno()})  # which confines itself as its task says
+            descriptors["ranks"] = asking.fileno()
+        process = spawner.spawn(process_spec, descriptors)
+    return EvaluatorProcess(process, FramedSocket(local), page, ranks)
 
 
 def with_model(evaluator: ProcessSpec, spec: WorkerSpec) -> ProcessSpec:

@@ -134,9 +134,11 @@ class ReadyProcesses(Generic[T]):
     def remove(self, process: Process, now: float) -> bool:
         """Remove a process that has ended; return whether it was still waiting here."""
         with self._changed:
-            waiting = next((ready for ready in self._ready if ready.process is process), None)
+            waiting = next((ready for ready in self._ready if process in ready.processes), None)
             if waiting is not None:
                 self._ready.remove(waiting)
+                if len(waiting.processes) > 1:
+                    waiting.dismiss("what belongs to it has ended")
                 self.deaths += 1
                 self._retry_at = now + 0.1 * self.deaths
             return waiting is not None
@@ -224,7 +226,8 @@ class Runner:
     def _refill(self, now: float) -> None:
         if self._spawner.ready("evaluator"):
             for evaluator in self._evaluators.refill(now):
-                self._watch(evaluator.process)
+                for process in evaluator.processes:
+                    self._watch(process)
         if self._spawner.ready("model_server"):
             for model_server in self._model_servers.refill(now):
                 self._watch(model_server.process)

@@ -317,8 +317,9 @@ class Worker:
                     return
 
     def _read_times(self) -> ServerTimes | None:
-        """Return the times of evaluator and model server together: both work on the task, one after the other."""
-        times = [part.process.times() for part in (self._evaluator, self._model_server) if part is not None]
+        """Return the times of evaluator, its ranks and model server together: they work on the task in turns."""
+        parts = [part for part in (self._evaluator, self._model_server) if part is not None]
+        times = [process.times() for part in parts for process in part.processes]
         known = [ServerTimes(**part) for part in times if part is not None]
         if not known or len(known) < len(times):
             return None

@@ -158,7 +158,8 @@ class Simulator(Protocol):
     imports libraries before the evaluator seals its sandbox, and ``one_step(definition)``, which tells whether every
     scenario ends with its first step: several such scenarios may share a frame to the model server. If the dataset's
     definition has `starts_processes`, the module also defines ``start_processes(level)``, which starts processes before
-    the seal, and whose result ``create`` gets as a third argument; ``level``: of the sandbox, 0 without one.
+    the seal, and whose result ``create`` gets as a third argument; ``level``: of the sandbox, 0 without one. If it has
+    `ranks`, ``create`` gets the RankConnection to them as its last argument; None: they are to be done without.
 
     A simulator whose compiled code may have the loop of a scenario says so of each that it has reset, by
     ``drives_directly``, and has ``drive_directly(exchange)``: it drives until the scenario is over or the compiled code

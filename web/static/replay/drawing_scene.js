@@ -7,7 +7,7 @@ import { roleColour } from "./palette.js";
 /** The most lines of a floor or marks of the ground. */
 const MOST_MARKS = 300;
 /** Opacity of shapes that are not opaque; they have no outline. */
-const OPACITY = { halo: 0.2, glass: 0.72, alarm: 0.6 };
+const OPACITY = { halo: 0.2, glass: 0.72, alarm: 0.6, clockwise: 0.7, counterclockwise: 0.7 };
 /** Share of the view beyond which an object was put elsewhere: no position between two frames is true. */
 const FARTHEST_STEP_SHARE = 0.5;
 

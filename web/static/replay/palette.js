@@ -63,6 +63,8 @@ const ROLES = {
   board: "#3d5a80",
   first: "#e5383b",
   second: "#f6c945",
+  clockwise: "#2a78c2",
+  counterclockwise: "#d1495b",
 };
 
 /** Return the colours at an element: its computed custom properties, and the scene's for a light or a dark page. */

@@ -8,7 +8,7 @@ from core.domain.scheduling.communications.members import Communication
 #: All of them, by their names.
 COMMUNICATIONS: Mapping[str, Communication] = {
     "none": none.COMMUNICATION,
-    "mpi": mpi.COMMUNICATION,
+    mpi.NAME: mpi.COMMUNICATION,
     "torch": torch.COMMUNICATION,
     "tensorflow": tensorflow.COMMUNICATION,
     "jax": jax.COMMUNICATION,

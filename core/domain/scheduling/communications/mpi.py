@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from core.domain.scheduling.communications.members import MODEL, Communication, GangMembers, ReplicaPosition
 
+#: What it is called.
+NAME = "mpi"
 #: Port of the launcher.
 PORT = 26000
 
@@ -61,10 +63,15 @@ def _follow(members: GangMembers, position: ReplicaPosition) -> tuple[str, ...]:
     )
 
 
-def _alone(members: GangMembers) -> tuple[str, ...]:
-    """Return the launcher's command on one machine."""
+def alone(ranks: int) -> tuple[str, ...]:
+    """Return the launcher's command on one machine, before the program's."""
     variables = [part for name, value in SANDBOXED_TRANSPORT.items() for part in ("-genv", name, value)]
-    return ("mpiexec", *variables, "-n", str(members.ranks))
+    return ("mpiexec", *variables, "-n", str(ranks))
 
 
-COMMUNICATION = Communication(environment=_environment, lead=_lead, follow=_follow, alone=_alone)
+COMMUNICATION = Communication(
+    environment=_environment,
+    lead=_lead,
+    follow=_follow,
+    alone=lambda members: alone(members.ranks),
+)
