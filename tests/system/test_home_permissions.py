@@ -51,7 +51,11 @@ def loose_home() -> Iterator[Path]:
 
 
 def mode(path: Path) -> int:
-    return stat.S_IMODE(path.lstat().st_mode)
+    """Return the permissions of a file; none of one that the platform has removed meanwhile."""
+    try:
+        return stat.S_IMODE(path.lstat().st_mode)
+    except FileNotFoundError:
+        return 0
 
 
 def test_after_a_run_no_other_user_can_read_anything_of_a_home(prepared_environments: None, loose_home: Path) -> None:
