@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -71,10 +72,18 @@ class GangStep:
         while True:
             try:
                 self._gathering.gather(1.0)
+                threading.Thread(target=self._lose_with_the_step, name="step", daemon=True).start()
                 return self._gathering.joined
             except ReplicaLost as error:
                 if self._process.poll() is not None or time.monotonic() > until:
                     raise NotStartable(f"the gang's nodes did not join: {error}") from None
+
+    def _lose_with_the_step(self) -> None:
+        """Cut the nodes off when what started them has ended: Slurm may leave them running."""
+        self._process.wait()
+        for connection in self._gathering.joined:
+            with contextlib.suppress(OSError):
+                connection.connection.shutdown(socket.SHUT_RDWR)
 
 
 class JobGang(SpreadGang):

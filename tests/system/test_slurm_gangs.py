@@ -94,6 +94,10 @@ def _run(platform: PlatformProcess, program: str, gang: dict[str, Any], **fields
     return platform.results(id)
 
 
+def _name(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text()
+
+
 def _processes(text: str) -> list[int]:
     """Return the processes in whose command line a text occurs."""
     found = []
@@ -123,11 +127,31 @@ def test_a_gang_whose_node_is_lost_goes_on_from_its_checkpoint(platform: Platfor
     gang = {"size": 2, "slots": 2, "communication": "mpi", "command": [*MPI, "half"]}
     id = _submit(platform, HALVES, gang)
     until(lambda: "waits to be lost" in platform.http.get(f"/v1/simulations/{id}/logs").text, 120)
-    os.kill(_processes("runtimes.harness.gang.gang_node")[-1], signal.SIGKILL)
+    [*_, node] = [pid for pid in _processes("runtimes.harness.gang.gang_node") if _name(pid).startswith("python")]
+    os.kill(node, signal.SIGKILL)
     platform.wait_for_end(id, 240)
     [result] = platform.results(id)
     assert (result["status"], result["metrics"]) == ("ok", {"total": 24}), result
     until(lambda: not _processes("model.py half"))
+
+
+def test_a_job_step_that_is_killed_is_a_loss(platform: PlatformProcess) -> None:
+    id = _submit(platform, HALVES, {"size": 2, "slots": 2, "communication": "mpi", "command": [*MPI, "step"]})
+    until(lambda: "waits to be lost" in platform.http.get(f"/v1/simulations/{id}/logs").text, 120)
+    [step] = [
+        pid for pid in _processes("runtimes.harness.gang.gang_node") if _name(pid).startswith("srun") and _is_first(pid)
+    ]
+    os.kill(step, signal.SIGKILL)
+    platform.wait_for_end(id, 240)
+    [result] = platform.results(id)
+    assert (result["status"], result["metrics"]) == ("ok", {"total": 24}), result
+    until(lambda: not _processes("model.py step"))
+
+
+def _is_first(pid: int) -> bool:
+    """Whether a process of srun is not the one that it has forked."""
+    parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+    return not _name(int(parent)).startswith("srun")
 
 
 def test_a_packaged_simulator_has_all_ranks_on_one_node(platform: PlatformProcess) -> None:
