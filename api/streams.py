@@ -13,10 +13,8 @@ from api.context import context
 from api.context import submission_services as services
 from common.errors import PlatformError, TooManyStreams
 from core.domain.submissions.records import Event
-from core.services.comparisons.comparisons import Comparisons
-from core.services.pipelines.pipelines import Pipelines
+from core.services.event_streams import EventLog
 from core.services.simulations.list_changes import Changes
-from core.services.simulations.results import Results
 
 logger = logging.getLogger(__name__)
 
@@ -110,15 +108,13 @@ def stream(
     )
 
 
-def stream_events(
-    source: Results | Comparisons | Pipelines, id: str, query: Mapping[str, Any], headers: Mapping[str, Any]
-) -> Response:
+def stream_events(log: EventLog, id: str, query: Mapping[str, Any], headers: Mapping[str, Any]) -> Response:
     """Answer with events after `Last-Event-ID` or `after`; with 204 if none will follow: a browser reconnects no more.
 
     ``query`` and ``headers``: values of EventsQuery and of EventsHeaders.
     """
     after = headers.get("last_event_id", query.get("after", 0))
-    if after and source.ended(id, after):
+    if after and log.ended(id, after):
         return empty_response(204, STREAM_HEADERS)
     require_free_stream()
-    return stream(encode_events(source.follow_events(id, after, context().heartbeat)), SSE)
+    return stream(encode_events(log.follow(id, after, context().heartbeat)), SSE)

@@ -179,7 +179,7 @@ class LocalSimulation:
             thread.join()
 
     def _send_events(self, id: str) -> None:
-        for event in self._results.follow_events(id):
+        for event in self._results.events.follow(id):
             if event is None:
                 continue
             if event.type == "progress":

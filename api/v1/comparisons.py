@@ -206,4 +206,4 @@ def watch_comparison_events(query: dict[str, Any], headers: dict[str, Any], id: 
     `state`: of the comparison. `batch`: a batch was added to the verdict on a model. `model`: a model has ended.
     `joined`: a model has joined.
     """
-    return stream_events(services().comparisons, id, query, headers)
+    return stream_events(services().comparisons.events, id, query, headers)

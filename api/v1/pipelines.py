@@ -229,4 +229,4 @@ def watch_pipeline_events(query: dict[str, object], headers: dict[str, object], 
 
     `state`: of the pipeline. `step`: a step has another state.
     """
-    return stream_events(services().pipelines, id, query, headers)
+    return stream_events(services().pipelines.events, id, query, headers)

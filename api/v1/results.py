@@ -185,7 +185,7 @@ def watch_simulation_events(query: dict[str, Any], headers: dict[str, Any], id: 
     State, progress, staging, launches and changes of workers, each with its number as the id of the event. A client
     that reconnects with `Last-Event-ID` gets what it has missed.
     """
-    return stream_events(services().results, id, query, headers)
+    return stream_events(services().results.events, id, query, headers)
 
 
 @blueprint.operation(
@@ -200,7 +200,7 @@ def list_simulation_events(query: dict[str, Any], id: str) -> Response:
     In order, in pages: the events that `/events` streams, without waiting for more.
     """
     limit = query["limit"]
-    events = services().results.events(id, query["after"], limit + 1, types=query.get("type", ()))
+    events = services().results.events.read(id, query["after"], limit + 1, types=query.get("type", ()))
     shown = [{"number": event.seq, "type": event.type, "at": event.at, **event.body} for event in events[:limit]]
     return page(shown, events[limit - 1].seq if len(events) > limit else None)
 

@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping
 from core.domain.scheduling.due_jobs import due_job
 from core.domain.scheduling.preparation import JOBS, Preparation
 from core.domain.scheduling.states import State
-from core.store import comparisons, datasets, model_imports, pipelines, run_logs, simulations
+from core.store import datasets, model_imports, run_logs, simulations
+from core.store.comparisons import COMPARISONS
 from core.store.database import Connection, Database
+from core.store.pipelines import PIPELINES
 
 #: The id of the periodic job `sweep`.
 SWEEP = "expired"
@@ -45,8 +47,8 @@ _READ: Mapping[str, Callable[[Connection, float], list[str]]] = {
     "prefetch": datasets.PREFETCHES.due,
     "import": model_imports.CLAIMS.due,
     "log": run_logs.CLAIMS.due,
-    "compare": comparisons.CLAIMS.due,
-    "pipeline": pipelines.CLAIMS.due,
+    "compare": COMPARISONS.claims.due,
+    "pipeline": PIPELINES.claims.due,
     "collect": lambda c, now: simulations.unsummed(c),
     "delete": simulations.DELETED.due,
 }

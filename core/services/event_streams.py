@@ -1,45 +1,80 @@
-"""Events as they are inserted, of a simulation or a comparison, with heartbeats."""
+"""Events as they are inserted, of a simulation, a comparison or a pipeline, with heartbeats."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Protocol
 
 from common.errors import NotFound
 from core.domain.submissions.records import Event
 from core.domain.submissions.stored_documents import load_document
 from core.notifications.change_notifier import Waiters
+from core.store import events
+from core.store.database import Connection, Database
 from core.store.events import EventRow
 
 
-def follow(
-    changes: Waiters,
-    id: str,
-    events: Callable[[str, int], Sequence[Event]],
-    ended: Callable[[str, int], bool],
-    *,
-    after: int,
-    heartbeat: float,
-) -> Iterator[Event | None]:
-    """Yield the events after number ``after``, None as a heartbeat; end after the final event, or a deletion.
+class NumberedRow(Protocol):
+    """A row that numbers its events."""
 
-    ``events``: returns the present events of an id after a number. ``ended``: whether no event will follow a number.
+    @property
+    def state(self) -> str: ...
+    @property
+    def event_seq(self) -> int: ...
+
+
+class EventLog:
+    """The events of one kind of row.
+
+    ``find``: returns the row of an id, or raises a NotFound. ``ended``: the states after whose event none follows.
     """
-    with changes.watching(id):
-        while True:
-            version = changes.version(id)
-            try:
-                present = events(id, after)
-            except NotFound:
-                return
-            for event in present:
-                after = event.seq
-                yield event
-            if not present:
+
+    def __init__(
+        self,
+        database: Database,
+        changes: Waiters,
+        find: Callable[[Connection, str], NumberedRow],
+        ended: Collection[str],
+    ) -> None:
+        self._database = database
+        self._changes = changes
+        self._find = find
+        self._ended = ended
+
+    def read(self, id: str, after: int = 0, limit: int = 500, *, types: Sequence[str] = ()) -> list[Event]:
+        """Return up to ``limit`` present events after number ``after``; ``types``: only of these, of all if empty."""
+        with self._database.read() as c:
+            self._find(c, id)
+            rows = events.read_after(c, id, after, limit, types)
+        return [event_of(row) for row in rows]
+
+    def ended(self, id: str, after: int) -> bool:
+        """Return whether no event will follow number ``after``, unless the row runs again."""
+        with self._database.read() as c:
+            row = self._find(c, id)
+        return row.state in self._ended and row.event_seq <= after
+
+    def follow(self, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:
+        """Yield events as they are inserted, None as a heartbeat; end after the final event, or a deletion.
+
+        Raise NotFound at once, before the response has begun.
+        """
+        self.read(id, after)
+        return self._follow(id, after, heartbeat)
+
+    def _follow(self, id: str, after: int, heartbeat: float) -> Iterator[Event | None]:
+        with self._changes.watching(id):
+            while True:
+                version = self._changes.version(id)
                 try:
-                    if ended(id, after):
+                    present = self.read(id, after)
+                    if not present and self.ended(id, after):
                         return
                 except NotFound:
                     return
-                if not changes.wait(id, version, heartbeat):
+                for event in present:
+                    after = event.seq
+                    yield event
+                if not present and not self._changes.wait(id, version, heartbeat):
                     yield None
 
 

@@ -2,29 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection, delete, insert, select, text, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from common.errors import Conflict, UnknownComparison
 from core.domain.comparisons.comparison_states import ComparisonState
 from core.domain.scheduling.states import FINAL
 from core.domain.submissions.stored_documents import decode_document
-from core.store.claims import Claims
-from core.store.events import insert_event
-from core.store.rows import StoredRow, columns_of, read_row, read_rows
+from core.store.advanced_rows import AdvancedRow, AdvancedRows
+from core.store.rows import StoredRow, columns_of, read_rows
 from core.store.tables import comparison_models as models
 from core.store.tables import comparison_simulations as played
 from core.store.tables import comparisons, events, simulations
 
 
-class ComparisonRow(StoredRow, frozen=True, gc=False):
+class ComparisonRow(AdvancedRow, frozen=True, gc=False):
     """A comparison. ``spec`` is a `ComparisonSpec`; ``groups``: number of scenarios by grouping and group, if counted.
 
-    ``reference``: ordinal of the model that the others are compared with. ``failures``: of its job, in a row.
+    ``reference``: ordinal of the model that the others are compared with.
     """
 
-    id: str
-    state: str
-    event_seq: int
     spec: str
     dataset: str
     dataset_version: str
@@ -32,22 +28,11 @@ class ComparisonRow(StoredRow, frozen=True, gc=False):
     reference: int
     scenarios: int
     groups: str | None
-    labels: str
-    submitted_by: str
-    reason: str | None
-    failures: int
-    created_at: float
-    ended_at: float | None
 
     @property
     def group_sizes(self) -> dict[str, dict[str, int]]:
         """Number of scenarios by grouping and group, which a job has counted."""
         return decode_document(self.groups or "{}", dict[str, dict[str, int]])
-
-    @property
-    def label_values(self) -> dict[str, str]:
-        """Labels by name."""
-        return decode_document(self.labels, dict[str, str])
 
 
 class ComparedModelRow(StoredRow, frozen=True, gc=False):
@@ -100,38 +85,23 @@ class BatchSimulationRow(StoredRow, frozen=True, gc=False):
 _UNENDED = (ComparisonState.RUNNING.value, ComparisonState.CANCELLING.value)
 _FINAL = ", ".join(f"'{state.value}'" for state in sorted(FINAL))
 #: A comparison waits while, for each model that still runs, a simulation of its present batch has not ended.
-CLAIMS = Claims(
+COMPARISONS = AdvancedRows(
     table=comparisons,
-    needed="state IN ('running', 'cancelling')",
-    ready="not_before<=:now AND (state='cancelling' OR EXISTS(SELECT 1 FROM comparison_models m"
+    row=ComparisonRow,
+    what="comparison",
+    unknown=UnknownComparison,
+    ready="EXISTS(SELECT 1 FROM comparison_models m"
     " WHERE m.comparison_id=comparisons.id AND m.state='running' AND m.ordinal<>comparisons.reference"
     " AND NOT EXISTS(SELECT 1 FROM comparison_simulations p JOIN simulations s ON s.id=p.simulation_id"
     " WHERE p.comparison_id=comparisons.id AND p.batch=m.batch AND p.ordinal IN (m.ordinal, comparisons.reference)"
-    f" AND s.deleted_at IS NULL AND s.state NOT IN ({_FINAL}))))",
+    f" AND s.deleted_at IS NULL AND s.state NOT IN ({_FINAL})))",
 )
-_NEXT_EVENT = text("UPDATE comparisons SET event_seq=event_seq+1 WHERE id=:i RETURNING event_seq")
-
-
-def add(c: Connection, id: str, values: Mapping[str, object], now: float) -> None:
-    """Insert a running comparison, with its first event."""
-    state = {"state": ComparisonState.RUNNING.value}
-    c.execute(insert(comparisons).values(id=id, created_at=now, **state, **values))
-    say(c, id, "state", state, now)
 
 
 def add_model(c: Connection, id: str, ordinal: int, values: Mapping[str, object], now: float) -> None:
     """Insert a model whose batches are to be played."""
     row = {"comparison_id": id, "ordinal": ordinal, "state": ComparisonState.RUNNING.value, "created_at": now}
     c.execute(insert(models).values(**row, **values))
-
-
-def find(c: Connection, id: str, *, lock: bool = False) -> ComparisonRow:
-    """Return a comparison's row, or raise UnknownComparison; ``lock``: until the transaction ends."""
-    query = select(*columns_of(comparisons, ComparisonRow)).where(comparisons.c.id == id)
-    row = read_row(c.execute(query.with_for_update() if lock else query).first(), ComparisonRow)
-    if row is None:
-        raise UnknownComparison(f"There is no comparison {id[:64]!r}. `GET /v1/comparisons` lists them.")
-    return row
 
 
 def models_of(c: Connection, ids: Sequence[str]) -> list[ComparedModelRow]:
@@ -157,7 +127,7 @@ def simulations_of(c: Connection, ids: Sequence[str]) -> list[BatchSimulationRow
 
 def add_simulation(c: Connection, id: str, ordinal: int, batch: int, simulation: str) -> None:
     """Record the simulation of a model's batch; raise Conflict if there is one, or if the comparison does not run."""
-    if find(c, id, lock=True).state != ComparisonState.RUNNING.value:
+    if COMPARISONS.find(c, id, lock=True).state != ComparisonState.RUNNING.value:
         raise Conflict(f"Comparison {id} no longer runs.")
     key = (played.c.comparison_id == id, played.c.ordinal == ordinal, played.c.batch == batch)
     if c.execute(select(played.c.simulation_id).where(*key)).first() is not None:
@@ -182,32 +152,9 @@ def change(c: Connection, id: str, **values: object) -> None:
     c.execute(update(comparisons).where(comparisons.c.id == id).values(**values))
 
 
-def move(c: Connection, id: str, state: ComparisonState, now: float, **values: object) -> None:
-    """Change a comparison's state, with the event; the claim of a job ends."""
-    ended = None if state.value in _UNENDED else now
-    change(c, id, state=state.value, ended_at=ended, claim=None, claim_until=0.0, failures=0, not_before=0.0, **values)
-    say(c, id, "state", {"state": state.value, **{k: v for k, v in values.items() if k == "reason" and v}}, now)
-
-
 def change_model(c: Connection, id: str, ordinal: int, **values: object) -> None:
     """Change columns of a comparison's model."""
     c.execute(update(models).where(models.c.comparison_id == id, models.c.ordinal == ordinal).values(**values))
-
-
-def say(c: Connection, id: str, type: str, body: Mapping[str, object], now: float) -> None:
-    """Insert an event; the comparison's row numbers it in the same transaction, so that events appear in order."""
-    seq = c.scalar(_NEXT_EVENT, {"i": id})
-    if seq is None:
-        raise UnknownComparison()
-    insert_event(c, id, int(seq), type, body, now)
-
-
-def versions(c: Connection, ids: Sequence[str]) -> dict[str, int]:
-    """Return the number of the newest event of each comparison."""
-    if not ids:
-        return {}
-    query = select(comparisons.c.id, comparisons.c.event_seq).where(comparisons.c.id.in_(ids))
-    return {id: seq for id, seq in c.execute(query)}
 
 
 def remove(c: Connection, id: str) -> None:
@@ -219,12 +166,6 @@ def remove(c: Connection, id: str) -> None:
         (comparisons, comparisons.c.id),
     ):
         c.execute(delete(table).where(column == id))
-
-
-def explain(c: Connection, id: str, reason: str | None) -> None:
-    """Store what a comparison that runs waits for, None: for nothing; one that has ended has the reason of its end."""
-    running = (comparisons.c.id == id, comparisons.c.state == ComparisonState.RUNNING.value)
-    c.execute(update(comparisons).where(*running).values(reason=reason))
 
 
 def needing_model(c: Connection, digest: str) -> str | None:

@@ -2,38 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from common.errors import Conflict, UnknownPipeline
-from core.domain.pipelines.pipeline_states import PipelineState, StepState
+from core.domain.pipelines.pipeline_states import UNENDED_STEPS, StepState
 from core.domain.scheduling.states import FINAL
 from core.domain.submissions.declared_outputs import MadeOutput, made_outputs
 from core.domain.submissions.stored_documents import decode_document
-from core.store.claims import Claims
-from core.store.events import insert_event
+from core.store.advanced_rows import AdvancedRow, AdvancedRows
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import comparisons, events, pipelines, simulations
 from core.store.tables import pipeline_steps as steps
 
 
-class PipelineRow(StoredRow, frozen=True, gc=False):
-    """A pipeline. ``failures``: of its job, in a row."""
+class PipelineRow(AdvancedRow, frozen=True, gc=False):
+    """A pipeline."""
 
-    id: str
     name: str
-    state: str
-    event_seq: int
-    labels: str
-    submitted_by: str
-    reason: str | None
-    failures: int
-    created_at: float
-    ended_at: float | None
-
-    @property
-    def label_values(self) -> dict[str, str]:
-        """Labels by name."""
-        return decode_document(self.labels, dict[str, str])
 
 
 class PipelineStepRow(StoredRow, frozen=True, gc=False):
@@ -85,20 +70,20 @@ class PipelineStepRow(StoredRow, frozen=True, gc=False):
         return made_outputs(self.outputs)
 
 
-_UNENDED_STATES = (PipelineState.RUNNING.value, PipelineState.CANCELLING.value)
 _FINAL = ", ".join(f"'{state.value}'" for state in sorted(FINAL))
 #: A pipeline waits while no step can be submitted, and none of what was submitted has ended.
-CLAIMS = Claims(
+PIPELINES = AdvancedRows(
     table=pipelines,
-    needed="state IN ('running', 'cancelling')",
-    ready="not_before<=:now AND (state='cancelling' OR EXISTS(SELECT 1 FROM pipeline_steps p"
+    row=PipelineRow,
+    what="pipeline",
+    unknown=UnknownPipeline,
+    ready="EXISTS(SELECT 1 FROM pipeline_steps p"
     " WHERE p.pipeline_id=pipelines.id AND (p.state='ready' OR (p.state='running'"
     f" AND NOT EXISTS(SELECT 1 FROM simulations s WHERE s.id=p.run_id AND s.state NOT IN ({_FINAL}))"
     " AND NOT EXISTS(SELECT 1 FROM comparisons o WHERE o.id=p.run_id AND o.state IN ('running', 'cancelling')))))"
     " OR NOT EXISTS(SELECT 1 FROM pipeline_steps p WHERE p.pipeline_id=pipelines.id AND p.state IN"
-    " ('ready', 'running')))",
+    " ('ready', 'running'))",
 )
-_NEXT_EVENT = text("UPDATE pipelines SET event_seq=event_seq+1 WHERE id=:i RETURNING event_seq")
 _ALIVE_RUN = (simulations.c.id == steps.c.run_id) & simulations.c.deleted_at.is_(None)
 _STEPS = (
     select(
@@ -117,25 +102,9 @@ _STEPS = (
 )
 
 
-def add(c: Connection, id: str, values: Mapping[str, object], now: float) -> None:
-    """Insert a running pipeline, with its first event."""
-    state = {"state": PipelineState.RUNNING.value}
-    c.execute(insert(pipelines).values(id=id, created_at=now, **state, **values))
-    say(c, id, "state", state, now)
-
-
 def add_steps(c: Connection, rows: Sequence[Mapping[str, object]]) -> None:
     """Insert the steps of a pipeline."""
     c.execute(insert(steps), list(rows))
-
-
-def find(c: Connection, id: str, *, lock: bool = False) -> PipelineRow:
-    """Return a pipeline's row, or raise UnknownPipeline; ``lock``: until the transaction ends."""
-    query = select(*columns_of(pipelines, PipelineRow)).where(pipelines.c.id == id)
-    row = read_row(c.execute(query.with_for_update() if lock else query).first(), PipelineRow)
-    if row is None:
-        raise UnknownPipeline(f"There is no pipeline {id[:64]!r}. `GET /v1/pipelines` lists them.")
-    return row
 
 
 def steps_of(c: Connection, ids: Sequence[str]) -> list[PipelineStepRow]:
@@ -182,41 +151,18 @@ def change_step(c: Connection, step: PipelineStepRow, now: float, **values: obje
     c.execute(update(steps).where(_is(step)).values(**values))
     if "state" in values:
         told = {name: values[name] for name in ("state", "reason", "run_id", "attempt") if values.get(name)}
-        say(c, step.pipeline_id, "step", {"step": step.name, **told}, now)
+        PIPELINES.say(c, step.pipeline_id, "step", {"step": step.name, **told}, now)
+
+
+def stop_steps(c: Connection, id: str, reason: str, now: float) -> None:
+    """Let the steps of a pipeline that have not ended fail, without reading them."""
+    unended = steps.c.state.in_([state.value for state in UNENDED_STEPS])
+    failed = {"state": StepState.FAILED.value, "reason": reason, "ended_at": now}
+    c.execute(update(steps).where(steps.c.pipeline_id == id, unended).values(**failed))
 
 
 def _is(step: PipelineStepRow) -> ColumnElement[bool]:
     return (steps.c.pipeline_id == step.pipeline_id) & (steps.c.ordinal == step.ordinal)
-
-
-def move(c: Connection, id: str, state: PipelineState, now: float, **values: object) -> None:
-    """Change a pipeline's state, with the event; the claim of a job ends."""
-    ended = None if state.value in _UNENDED_STATES else now
-    idle = {"claim": None, "claim_until": 0.0, "failures": 0, "not_before": 0.0}
-    c.execute(update(pipelines).where(pipelines.c.id == id).values(state=state.value, ended_at=ended, **idle, **values))
-    say(c, id, "state", {"state": state.value, **{k: v for k, v in values.items() if k == "reason" and v}}, now)
-
-
-def say(c: Connection, id: str, type: str, body: Mapping[str, object], now: float) -> None:
-    """Insert an event; the pipeline's row numbers it in the same transaction, so that events appear in order."""
-    seq = c.scalar(_NEXT_EVENT, {"i": id})
-    if seq is None:
-        raise UnknownPipeline()
-    insert_event(c, id, int(seq), type, body, now)
-
-
-def versions(c: Connection, ids: Sequence[str]) -> dict[str, int]:
-    """Return the number of the newest event of each pipeline."""
-    if not ids:
-        return {}
-    query = select(pipelines.c.id, pipelines.c.event_seq).where(pipelines.c.id.in_(ids))
-    return {id: seq for id, seq in c.execute(query)}
-
-
-def explain(c: Connection, id: str, reason: str | None) -> None:
-    """Store the reason why a pipeline that runs waits, None: it does not; after its end it keeps the reason of that."""
-    running = (pipelines.c.id == id, pipelines.c.state == PipelineState.RUNNING.value)
-    c.execute(update(pipelines).where(*running).values(reason=reason))
 
 
 def remove(c: Connection, id: str) -> None:

@@ -278,7 +278,7 @@ def test_lists_have_pages_and_states_and_no_steps(pipelines: Pipelines) -> None:
 def test_events_name_each_state_of_each_step_until_the_end(pipelines: Pipelines) -> None:
     id = pipelines.create(plain("a"), plain("b", after=["a"]))
     pipelines.follow(id)
-    events = pipelines.platform.pipelines.pipelines.events(id)
+    events = pipelines.platform.pipelines.pipelines.events.read(id)
     told = [(event.type, event.body.get("step", ""), event.body["state"]) for event in events]
     assert told == [
         ("state", "", "running"),
@@ -379,3 +379,19 @@ def test_a_pipeline_waits_for_a_store_that_is_away_and_says_so(
         waiting = pipelines.advance(id)
     assert waiting["state"] == "running" and waiting["reason"] == "waits: The object store does not answer."
     assert pipelines.follow(id)["state"] == "succeeded"
+
+
+@pytest.mark.parametrize(("column", "stored"), [("waits_for", "{"), ("document", "[1]")])
+def test_a_pipeline_that_cannot_be_read_fails_and_is_deleted_and_the_others_go_on(
+    pipelines: Pipelines, column: str, stored: str
+) -> None:
+    broken, other = pipelines.create(plain("one")), pipelines.create(plain("other"))
+    pipelines.platform.database.write(
+        lambda c: c.exec_driver_sql(f"UPDATE pipeline_steps SET {column}=? WHERE pipeline_id=?", (stored, broken))
+    )
+    for id in (broken, other):
+        pipelines.advance(id)
+    events = pipelines.platform.pipelines.pipelines.events.read(broken)
+    assert events[-1].body["state"] == "failed" and "cannot be read" in str(events[-1].body["reason"])
+    assert pipelines.client.delete(f"/v1/pipelines/{broken}").status_code == 204
+    assert pipelines.get(other)["state"] == "running"

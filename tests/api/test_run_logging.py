@@ -86,7 +86,7 @@ def log_due(platform: Platform) -> int:
 
 def run_logs(platform: Platform, id: str) -> list[dict[str, Any]]:
     """Return the events of the logging of a simulation's results."""
-    return [dict(event.body) for event in platform.analysis.results.events(id) if event.type == "run_log"]
+    return [dict(event.body) for event in platform.analysis.results.events.read(id) if event.type == "run_log"]
 
 
 def test_results_are_logged_once_when_the_simulation_has_ended(

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Float, Integer, insert, text, update
 
-from core.store import comparisons, datasets, model_imports, pipelines, run_logs, simulations
+from core.store import datasets, model_imports, run_logs, simulations
 from core.store.claims import Claims, HeldClaim
+from core.store.comparisons import COMPARISONS
 from core.store.database import Connection, Database
+from core.store.pipelines import PIPELINES
 
 TERM = 9.0
 OURS, OTHER = HeldClaim("row", "ours"), HeldClaim("row", "other")
@@ -27,8 +29,8 @@ class ClaimedTable:
 TABLES = {
     "run logs": ClaimedTable(run_logs.CLAIMS, {"state": "waiting"}, {"state": "logged"}),
     "imports": ClaimedTable(model_imports.CLAIMS, {"state": "fetching"}, {"state": "ready"}),
-    "comparisons": ClaimedTable(comparisons.CLAIMS, {"state": "cancelling"}, {"state": "cancelled"}),
-    "pipelines": ClaimedTable(pipelines.CLAIMS, {"state": "cancelling"}, {"state": "cancelled"}),
+    "comparisons": ClaimedTable(COMPARISONS.claims, {"state": "cancelling"}, {"state": "cancelled"}),
+    "pipelines": ClaimedTable(PIPELINES.claims, {"state": "cancelling"}, {"state": "cancelled"}),
     "versions": ClaimedTable(datasets.CLAIMS, {"state": "registering"}, {"state": "ready"}),
     "prefetches": ClaimedTable(datasets.PREFETCHES, {"state": "fetching"}, {"state": "ready"}),
     "staged simulations": ClaimedTable(simulations.STAGING, {"state": "staging"}, {"state": "queued"}),

@@ -7,7 +7,9 @@ import pytest
 from common.errors import Conflict, UnknownPipeline
 from core.domain.pipelines.pipeline_states import PipelineState
 from core.store import pipelines as store
+from core.store.claims import HeldClaim
 from core.store.database import Connection, Database
+from core.store.pipelines import PIPELINES
 from core.store.tables import comparisons, simulations
 
 STEP = {"kind": "submission", "document": "{}", "waits_for": "[]"}
@@ -15,7 +17,7 @@ STEP = {"kind": "submission", "document": "{}", "waits_for": "[]"}
 
 def create(database: Database, id: str, *states: str) -> None:
     def write(c: Connection) -> None:
-        store.add(c, id, {"project": "default"}, 1.0)
+        PIPELINES.add(c, id, {"project": "default"}, 1.0)
         rows = [{"pipeline_id": id, "ordinal": n, "name": f"s{n}", "state": s, **STEP} for n, s in enumerate(states)]
         store.add_steps(c, rows)
 
@@ -37,7 +39,7 @@ def submit(database: Database, pipeline: str, ordinal: int, run: str, state: str
 
 def is_due(database: Database, id: str) -> bool:
     with database.read() as c:
-        return id in store.CLAIMS.due(c, 100.0)
+        return id in PIPELINES.claims.due(c, 100.0)
 
 
 @pytest.mark.parametrize(
@@ -117,22 +119,32 @@ def test_a_change_of_a_step_that_has_changed_meanwhile_is_refused(database: Data
 def test_pages_are_newest_first_and_a_removed_pipeline_leaves_nothing(database: Database) -> None:
     for id in ("p1", "p2", "p3"):
         create(database, id, "ready")
-    database.write(lambda c: store.move(c, "p2", PipelineState.SUCCEEDED, 5.0, reason=None))
+    database.write(lambda c: PIPELINES.move(c, "p2", PipelineState.SUCCEEDED, 5.0, reason=None))
     with database.read() as c:
         assert [row.id for row in store.page(c, states=(), after=None, limit=2)] == ["p3", "p2"]
         assert [row.id for row in store.page(c, states=["running"], after="p3", limit=2)] == ["p1"]
-        assert store.find(c, "p2").ended_at == 5.0 and store.versions(c, ["p2"]) == {"p2": 2}
+        assert PIPELINES.find(c, "p2").ended_at == 5.0 and PIPELINES.versions(c, ["p2"]) == {"p2": 2}
     database.write(lambda c: store.remove(c, "p2"))
     with database.read() as c, pytest.raises(UnknownPipeline):
         assert store.steps_of(c, ["p2"]) == []
-        store.find(c, "p2")
+        PIPELINES.find(c, "p2")
 
 
 def test_reasons_of_waiting_are_of_pipelines_that_run(database: Database) -> None:
     create(database, "p", "ready")
-    database.write(lambda c: store.explain(c, "p", "waits"))
-    database.write(lambda c: store.move(c, "p", PipelineState.FAILED, 2.0, reason="the end"))
-    database.write(lambda c: store.explain(c, "p", None))
+    claim = HeldClaim("p", "attempt")
+
+    def wait(c: Connection, reason: str | None) -> None:
+        PIPELINES.claims.take(c, claim, 9.0, 1.0)
+        PIPELINES.pause(c, claim, 1.0, wait=2.0, failures=3, reason=reason)
+
+    database.write(lambda c: wait(c, "waits"))
     with database.read() as c:
-        assert store.find(c, "p").reason == "the end"
+        row = PIPELINES.find(c, "p")
+        assert (row.reason, row.failures) == ("waits", 3)
+        assert [PIPELINES.claims.due(c, now) for now in (2.0, 3.5)] == [[], ["p"]]
+    database.write(lambda c: PIPELINES.move(c, "p", PipelineState.FAILED, 2.0, reason="the end"))
+    database.write(lambda c: wait(c, None))
+    with database.read() as c:
+        assert PIPELINES.find(c, "p").reason == "the end"
         assert json.loads(store.steps_of(c, ["p"])[0].waits_for) == []

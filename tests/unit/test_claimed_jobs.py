@@ -22,6 +22,7 @@ from common.errors import (
 from core.services.claims import Action, ClaimedJob, DiskFull, FailedAttempt, OnError
 from core.services.comparisons import comparison_batches
 from core.services.datasets import dataset_registration
+from core.services.pipelines import pipeline_steps
 from core.services.scheduling import staging
 from core.services.simulations import deletion, run_logging
 from core.services.submissions import model_imports
@@ -34,7 +35,8 @@ JOBS: Mapping[str, ClaimedJob] = {
     "register": dataset_registration.JOB,
     "import": model_imports.JOB,
     "log": run_logging.JOB,
-    "compare": comparison_batches.JOB,
+    "compare": comparison_batches.JOB.claimed,
+    "pipeline": pipeline_steps.JOB.claimed,
     "delete": deletion.JOB,
 }
 FULL = OSError(errno.ENOSPC, "no space left")

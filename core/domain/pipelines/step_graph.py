@@ -1,6 +1,7 @@
 """The graph of a pipeline's steps: which wait for which, and which follow from the ends of others. Pure decisions."""
 
 from collections.abc import Collection, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from common.errors import Invalid
 from common.near_names import near_names, suggestion
@@ -27,42 +28,19 @@ def graph_of(names: Sequence[str], waits_for: Sequence[Collection[str]]) -> list
                 hint = suggestion(near_names(other, names), f"There are: {', '.join(names[:20])}.")
                 raise Invalid(f"Step {name!r} waits for a step {other[:100]!r}, which there is not. {hint}")
         graph.append(sorted({numbers[other] for other in others}))
-    if circle := cycle_of(graph):
-        path = " -> ".join(names[number] for number in circle[:20])
-        raise Invalid(f"The steps wait for each other in a circle: {path}. Remove one of these from `after`.")
+    try:
+        order_of(graph)
+    except CycleError as error:
+        path = " -> ".join(names[number] for number in reversed(error.args[1][-20:]))
+        raise Invalid(
+            f"The steps wait for each other in a circle: {path}. Remove one of these from `after`."
+        ) from None
     return graph
 
 
-def cycle_of(graph: Graph) -> list[int]:
-    """Return the steps of a circle, the first again at its end; empty if there is none."""
-    remaining = set(range(len(graph))) - set(order_of(graph))
-    if not remaining:
-        return []
-    path = [min(remaining)]
-    while True:  # each that remains waits for another that remains
-        following = next(other for other in graph[path[-1]] if other in remaining)
-        if following in path:
-            return [*path[path.index(following) :], following]
-        path.append(following)
-
-
 def order_of(graph: Graph) -> list[int]:
-    """Return the steps, each after the steps that it waits for; a circle, and all that waits for it, is left out.
-
-    Among several, the first in the list comes first.
-    """
-    followers: list[list[int]] = [[] for _ in graph]
-    counts = [len(before) for before in graph]
-    for step, before in enumerate(graph):
-        for other in before:
-            followers[other].append(step)
-    order = [step for step, count in enumerate(counts) if count == 0]
-    for step in order:  # which grows meanwhile
-        for follower in followers[step]:
-            counts[follower] -= 1
-            if counts[follower] == 0:
-                order.append(follower)
-    return order
+    """Return the steps, each after the steps that it waits for. Raise CycleError for a circle."""
+    return list(TopologicalSorter(dict(enumerate(graph))).static_order())
 
 
 def following_states(graph: Graph, states: Sequence[StepState]) -> dict[int, StepState]:

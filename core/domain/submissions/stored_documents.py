@@ -37,7 +37,9 @@ def unreadable(name: str, error: Exception) -> UnreadableRow:
 def load_document(text: str) -> dict[str, object]:
     """Return a stored document as it is, for the API, archives and runners. Raise UnreadableRow."""
     try:
-        document: dict[str, object] = json.loads(text)
+        document = json.loads(text)
+        if not isinstance(document, dict):
+            raise ValueError("it is JSON, but not an object")
     except ValueError as error:
         raise unreadable("document", error) from None
     return document

@@ -1,7 +1,6 @@
 """Batches of comparisons: the job that submits their simulations, and adds those that have ended to the verdicts.
 
-Each step is one transaction that checks the step before, so that the job may be killed between any two and another
-attempt goes on: a batch has one simulation for each model, and a verdict has each batch once.
+A batch has one simulation for each model, and a verdict has each batch once.
 """
 
 import json
@@ -12,14 +11,11 @@ from functools import cached_property
 
 import msgspec
 
-from common.backoff import RetryPolicy
 from common.errors import (
     Conflict,
     PlatformError,
     StorageFull,
     StoreUnavailable,
-    UnknownComparison,
-    UnreadableRow,
 )
 from core.domain.comparisons.comparison_spec import comparison_spec_of
 from core.domain.comparisons.comparison_states import ComparisonState, end_of
@@ -33,8 +29,8 @@ from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.records import ModelRef
 from core.domain.submissions.stored_documents import decode_document
 from core.notifications.notifier import Notifier
+from core.services.advancing_jobs import AdvancingJob
 from core.services.analysis.paired_results import read_pairs
-from core.services.claims import Action, ClaimedJob, OnError
 from core.services.datasets.catalogue import played
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.simulations.new_simulations import resubmission
@@ -42,8 +38,7 @@ from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
 from core.store import comparisons as store
 from core.store import pipelines, simulations
-from core.store.claims import HeldClaim
-from core.store.comparisons import BatchSimulationRow, ComparedModelRow, ComparisonRow
+from core.store.comparisons import COMPARISONS, BatchSimulationRow, ComparedModelRow, ComparisonRow
 from core.store.database import Connection, Database
 from runtimes.harness.evaluator.tasks import TaskPlan
 
@@ -51,16 +46,7 @@ logger = logging.getLogger(__name__)
 
 #: Seconds after which the simulations of a cancelled comparison are looked at again.
 CANCELLING_PAUSE = 1.0
-JOB = ClaimedJob(
-    take=store.CLAIMS.take,
-    what="comparison {id}",
-    outcomes=(
-        OnError((StoreUnavailable,), Action.WAIT, "waits: {error}"),
-        # A mistake of this platform: the comparison goes on once it is mended.
-        OnError((Exception,), Action.WAIT, "cannot go on: an internal error, which the log of jobs has"),
-    ),
-    retry=RetryPolicy(first=2.0, longest=60.0),
-)
+JOB = AdvancingJob(COMPARISONS)
 
 
 class ComparisonBatches:
@@ -82,37 +68,12 @@ class ComparisonBatches:
 
     def advance(self, id: str) -> None:
         """Take every step of a comparison that is possible now, unless another job does."""
-        JOB.run(self._database, id, self._play)
-
-    def _play(self, claim: HeldClaim) -> None:
-        id, wait, failures, reason = claim.id, 0.0, 0, None
-        try:
-            wait = self._advance(id)
-        except Conflict as error:  # it was cancelled at this moment: the next attempt sees that
-            logger.info("comparison %s: %s", id, error.detail)
-        except UnknownComparison:
-            return
-        except UnreadableRow as error:
-            self._end_unreadable(id, error.detail or "")
-        except Exception as error:
-            with self._database.read() as c:
-                before = store.find(c, id).failures
-            failure = JOB.failure_of(error, failures=before)
-            wait, failures, reason = failure.pause, before + 1, failure.reason
-            log = logger.warning if isinstance(error, StoreUnavailable) else logger.exception
-            log("comparison %s goes on in %.0f s: %s", id, wait, error)
-
-        def release(c: Connection) -> None:
-            store.explain(c, id, reason)
-            later = self._database.now(c) + wait if wait else 0.0
-            store.CLAIMS.release(c, claim, failures=failures, not_before=later)
-
-        self._database.write(release)
+        JOB.run(self._database, id, self._advance, self._end_unreadable)
 
     def _advance(self, id: str) -> float:
         """Take the steps that are possible now; return the seconds after which the next is possible at the earliest."""
         with self._database.read() as c:
-            row = store.find(c, id)
+            row = COMPARISONS.find(c, id)
         if row.state == ComparisonState.CANCELLING:
             return self._cancel(id)
         if row.groups is None:
@@ -221,11 +182,11 @@ class ComparisonBatches:
             now = self._database.now(c)
             end = {"state": ComparisonState.FINISHED.value, "ended_at": now} if ends else {}
             store.change_model(c, comparison.id, model.ordinal, **values, **end)
-            store.say(c, comparison.id, "batch", event, now)
+            COMPARISONS.say(c, comparison.id, "batch", event, now)
             if ends:
                 finished = ComparisonState.FINISHED.value
                 ended = {"model": model.name, "state": finished, "sentence": shown["sentence"]}
-                store.say(c, comparison.id, "model", ended, now)
+                COMPARISONS.say(c, comparison.id, "model", ended, now)
 
         self._database.write(write)
         self._notifier.publish(comparison.id)
@@ -251,7 +212,7 @@ class ComparisonBatches:
             now = self._database.now(c)
             failed = {"state": ComparisonState.FAILED.value, "reason": reason}
             store.change_model(c, id, model.ordinal, ended_at=now, **failed)
-            store.say(c, id, "model", {"model": model.name, **failed}, now)
+            COMPARISONS.say(c, id, "model", {"model": model.name, **failed}, now)
 
         self._database.write(write)
         self._notifier.publish(id)
@@ -259,7 +220,7 @@ class ComparisonBatches:
     def _end_unreadable(self, id: str, reason: str) -> None:
         """End a comparison with a document that cannot be read, so that it can be deleted."""
         with self._database.read() as c:
-            row, models = store.find(c, id), store.models_of(c, [id])
+            row, models = COMPARISONS.find(c, id), store.models_of(c, [id])
         compared = [model for model in models if model.ordinal != row.reference]
         for model in compared:
             if model.state == ComparisonState.RUNNING:
@@ -272,7 +233,7 @@ class ComparisonBatches:
         """End a comparison of which no model runs."""
 
         def write(c: Connection) -> None:
-            row = store.find(c, id, lock=True)
+            row = COMPARISONS.find(c, id, lock=True)
             present = [model.state for model in store.models_of(c, [id]) if model.ordinal != row.reference]
             if row.state != ComparisonState.RUNNING or present != list(models):
                 raise Conflict(f"Comparison {id} has changed meanwhile.")
@@ -280,7 +241,7 @@ class ComparisonBatches:
             assert state is not None
             reason = "no model could be compared; `POST /v1/comparisons/{id}/retry` tries again"
             failed = state is ComparisonState.FAILED
-            store.move(c, id, state, self._database.now(c), reason=reason.format(id=id) if failed else None)
+            COMPARISONS.move(c, id, state, self._database.now(c), reason=reason.format(id=id) if failed else None)
 
         self._database.write(write)
         self._announce_end(id)
@@ -305,9 +266,9 @@ class ComparisonBatches:
             return CANCELLING_PAUSE
 
         def write(c: Connection) -> None:
-            row = store.find(c, id, lock=True)
+            row = COMPARISONS.find(c, id, lock=True)
             if row.state == ComparisonState.CANCELLING:
-                store.move(c, id, ComparisonState.CANCELLED, self._database.now(c), reason=row.reason)
+                COMPARISONS.move(c, id, ComparisonState.CANCELLED, self._database.now(c), reason=row.reason)
 
         self._database.write(write)
         self._announce_end(id)
@@ -331,7 +292,7 @@ class ComparisonBatches:
 
         def write(c: Connection) -> ComparisonRow:
             store.change(c, row.id, groups=sizes)
-            return store.find(c, row.id)
+            return COMPARISONS.find(c, row.id)
 
         return self._database.write(write)
 
@@ -368,7 +329,7 @@ def _ref(model: ComparedModelRow) -> ModelRef:
 
 def _require_batch(c: Connection, id: str, model: ComparedModelRow) -> None:
     """Lock a comparison; raise Conflict unless it runs and this batch of the model is still to be added."""
-    row = store.find(c, id, lock=True)
+    row = COMPARISONS.find(c, id, lock=True)
     present = next(other for other in store.models_of(c, [id]) if other.ordinal == model.ordinal)
     if row.state != ComparisonState.RUNNING or (present.state, present.batch) != (model.state, model.batch):
         raise Conflict(f"Comparison {id} has changed meanwhile.")

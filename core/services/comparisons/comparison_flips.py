@@ -7,6 +7,7 @@ from core.services.analysis.paired_results import read_pairs
 from core.services.datasets.catalogue import played
 from core.services.simulations.results import Results
 from core.store import comparisons as store
+from core.store.comparisons import COMPARISONS
 from core.store.database import Database
 
 
@@ -24,7 +25,7 @@ class ComparisonFlips:
         none.
         """
         with self._database.read() as c:
-            row = store.find(c, id)
+            row = COMPARISONS.find(c, id)
             models = store.models_of(c, [id])
             plays = {(play.ordinal, play.batch): play for play in store.simulations_of(c, [id])}
         compared = [model for model in models if model.ordinal != row.reference]

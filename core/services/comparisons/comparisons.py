@@ -1,7 +1,7 @@
 """Comparisons of models: create, get, list, add a model, cancel, retry, delete. Names are resolved to digests once."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -27,7 +27,6 @@ from core.domain.results.score import judged_metric, metrics_with_direction, oth
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import Listing
 from core.domain.submissions.provenance import Provenance, provenance_of
-from core.domain.submissions.records import Event
 from core.domain.submissions.stored_documents import decode_document
 from core.domain.submissions.submission import MEMBERS, Submission
 from core.notifications.change_notifier import Waiters
@@ -35,13 +34,13 @@ from core.notifications.notifier import Notifier
 from core.services.comparisons.comparison_documents import comparison_document
 from core.services.datasets.catalogue import pinned, played
 from core.services.datasets.datasets import Datasets
-from core.services.event_streams import event_of, follow
+from core.services.event_streams import EventLog
 from core.services.submissions.resolving import Resolved, Resolver
 from core.services.unreadable_rows import readable
 from core.services.uploads.models import PROJECT, Models
-from core.store import comparison_listing, events, idempotency_keys, simulations
+from core.store import comparison_listing, idempotency_keys, simulations
 from core.store import comparisons as store
-from core.store.comparisons import BatchSimulationRow, ComparedModelRow, ComparisonRow
+from core.store.comparisons import COMPARISONS, BatchSimulationRow, ComparedModelRow, ComparisonRow
 from core.store.database import Connection, Database
 from runtimes.harness.evaluator.tasks import BY_SCENARIO, TaskPlan
 
@@ -55,7 +54,7 @@ class Comparisons:
     def __init__(self, database: Database, notifier: Notifier, changes: Waiters, resolver: Resolver) -> None:
         self._database = database
         self._notifier = notifier
-        self._changes = changes
+        self.events = EventLog(database, changes, COMPARISONS.find, ENDED)
         self._resolver = resolver
 
     # -- create
@@ -103,7 +102,7 @@ class Comparisons:
             if key is not None:
                 if (previous := idempotency_keys.remember(c, key, request_digest, id, now)) is not None:
                     return previous
-            store.add(c, id, row, now)
+            COMPARISONS.add(c, id, row, now)
             for ordinal, (submission, resolved) in enumerate((first, *others)):
                 _add_model(c, id, ordinal, submission, resolved, now)
             if within is not None:
@@ -140,7 +139,7 @@ class Comparisons:
         model that is in it already, and Conflict if its results would not be comparable.
         """
         with self._database.read() as c:
-            row = store.find(c, id)
+            row = COMPARISONS.find(c, id)
             present = store.models_of(c, [id])
         submitted = decode_document(present[0].spec, Submission)
         provenances = [provenance_of(model.provenance) for model in present]
@@ -156,7 +155,7 @@ class Comparisons:
 
         def write(c: Connection) -> None:
             now = self._database.now(c)
-            state = store.find(c, id, lock=True).state
+            state = COMPARISONS.find(c, id, lock=True).state
             if state == ComparisonState.CANCELLING:
                 raise IllegalTransition("The comparison is being cancelled; wait for its end.", state=state)
             count = len(store.models_of(c, [id]))
@@ -166,9 +165,9 @@ class Comparisons:
                 raise Invalid(f"A comparison has at most {MOST_MODELS} models; this one has {count}.")
             for number, (submission, resolved) in enumerate(joining):
                 _add_model(c, id, count + number, submission, resolved, now)
-                store.say(c, id, "joined", {"model": resolved.provenance.model.name}, now)
+                COMPARISONS.say(c, id, "joined", {"model": resolved.provenance.model.name}, now)
             if state != ComparisonState.RUNNING:
-                store.move(c, id, ComparisonState.RUNNING, now, reason=None)
+                COMPARISONS.move(c, id, ComparisonState.RUNNING, now, reason=None)
 
         self._database.write(write)
         return self._announce_change(id)
@@ -178,7 +177,7 @@ class Comparisons:
     def get(self, id: str) -> dict[str, object]:
         """Return a comparison with the verdict on each model so far."""
         with self._database.read() as c:
-            row = store.find(c, id)
+            row = COMPARISONS.find(c, id)
             return comparison_document(row, store.models_of(c, [id]), store.simulations_of(c, [id]), details=True)
 
     def list(
@@ -206,37 +205,20 @@ class Comparisons:
         with self._database.read() as c:
             return comparison_listing.counts(c, listing)
 
-    def events(self, id: str, after: int = 0, limit: int = 500) -> Sequence[Event]:
-        """Return up to ``limit`` present events after number ``after``."""
-        with self._database.read() as c:
-            store.find(c, id)
-            return [event_of(row) for row in events.read_after(c, id, after, limit)]
-
-    def ended(self, id: str, after: int) -> bool:
-        """Return whether no event will follow number ``after``, unless a model joins."""
-        with self._database.read() as c:
-            row = store.find(c, id)
-        return row.state in ENDED and row.event_seq <= after
-
-    def follow_events(self, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:
-        """Yield events as they are inserted, None as a heartbeat; end after the event of the end."""
-        self.events(id, after)  # raises UnknownComparison before the response has begun
-        return follow(self._changes, id, self.events, self.ended, after=after, heartbeat=heartbeat)
-
     # -- changes
 
     def cancel(self, id: str) -> dict[str, object]:
         """Cancel a comparison and its simulations; the verdicts that hold are kept. Idempotent."""
 
         def write(c: Connection) -> None:
-            state = store.find(c, id, lock=True).state
+            state = COMPARISONS.find(c, id, lock=True).state
             if state in (ComparisonState.CANCELLING, ComparisonState.CANCELLED):
                 return
             if state in ENDED:
                 raise IllegalTransition(f"The comparison has {state} already; there is nothing to cancel.", state=state)
             now = self._database.now(c)
             _move_models(c, id, (ComparisonState.RUNNING,), ComparisonState.CANCELLED, now)
-            store.move(c, id, ComparisonState.CANCELLING, now, reason="cancelled by its owner")
+            COMPARISONS.move(c, id, ComparisonState.CANCELLING, now, reason="cancelled by its owner")
 
         self._database.write(write)
         return self._announce_change(id)
@@ -245,7 +227,7 @@ class Comparisons:
         """Let the models that failed or were cancelled go on where they stopped. Raise IllegalTransition for none."""
 
         def write(c: Connection) -> None:
-            row = store.find(c, id, lock=True)
+            row = COMPARISONS.find(c, id, lock=True)
             if row.state == ComparisonState.CANCELLING:
                 raise IllegalTransition("The comparison is being cancelled; wait for its end.", state=row.state)
             now = self._database.now(c)
@@ -257,7 +239,7 @@ class Comparisons:
                 if (play.ordinal, play.batch) in again and not _complete(c, play):
                     store.remove_simulation(c, play.simulation_id)
             if row.state in ENDED:
-                store.move(c, id, ComparisonState.RUNNING, now, reason=None)
+                COMPARISONS.move(c, id, ComparisonState.RUNNING, now, reason=None)
 
         self._database.write(write)
         return self._announce_change(id)
@@ -266,7 +248,7 @@ class Comparisons:
         """Delete a comparison that has ended, and its simulations."""
 
         def write(c: Connection) -> Sequence[str]:
-            if store.find(c, id, lock=True).state not in ENDED:
+            if COMPARISONS.find(c, id, lock=True).state not in ENDED:
                 raise NotFinished("The comparison has not ended: cancel it, and wait for its end.")
             plays = [play for play in store.simulations_of(c, [id]) if not play.deleted]
             if unended := [play.simulation_id for play in plays if play.runs]:
@@ -373,7 +355,7 @@ def _move_models(
     c: Connection, id: str, current: Sequence[ComparisonState], following: ComparisonState, now: float
 ) -> list[ComparedModelRow]:
     """Move the models in these states to another; return their rows."""
-    reference = store.find(c, id).reference
+    reference = COMPARISONS.find(c, id).reference
     moved = [row for row in store.models_of(c, [id]) if row.state in current and row.ordinal != reference]
     for row in moved:
         ended = now if following in ENDED else None

@@ -1,30 +1,34 @@
 """Steps of pipelines: the job that submits those that are ready, and goes on from those that have ended.
 
-Each change is one transaction that checks the states before it, so that the job may be killed between any two and
-another attempt goes on: the row that names what a step has submitted is written with that itself.
+The row that names what a step has submitted is written in the transaction that submits it.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from common.backoff import RetryPolicy
-from common.errors import Conflict, IllegalTransition, PlatformError, StoreUnavailable, UnknownPipeline, UnreadableRow
+from common.errors import Conflict, IllegalTransition, PlatformError, StoreUnavailable, UnreadableRow
 from core.domain.comparisons.comparison_states import ENDED, ComparisonState
-from core.domain.pipelines.pipeline_states import COMPLETE, UNENDED_STEPS, PipelineState, StepState, end_of_steps
+from core.domain.pipelines.pipeline_states import (
+    COMPLETE,
+    PIPELINE_ENDED,
+    UNENDED_STEPS,
+    PipelineState,
+    StepState,
+    end_of_steps,
+)
 from core.domain.pipelines.step_graph import following_states
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.declared_outputs import failures_of, made_outputs
 from core.domain.submissions.submission import Submission
 from core.notifications.notifier import Notifier
-from core.services.claims import Action, ClaimedJob, OnError
+from core.services.advancing_jobs import AdvancingJob
 from core.services.comparisons.comparisons import Comparisons
 from core.services.pipelines.step_resolution import OutputPending, ResolvedStep, StepResolution
 from core.services.simulations.simulations import Simulations
 from core.store import pipelines as store
-from core.store.claims import HeldClaim
 from core.store.database import Connection, Database
-from core.store.pipelines import PipelineRow, PipelineStepRow
+from core.store.pipelines import PIPELINES, PipelineRow, PipelineStepRow
 
 logger = logging.getLogger(__name__)
 
@@ -32,16 +36,7 @@ logger = logging.getLogger(__name__)
 PAUSE = 1.0
 #: States of steps that let others wait or run.
 _COMPLETE_OR_UNENDED = COMPLETE | UNENDED_STEPS
-JOB = ClaimedJob(
-    take=store.CLAIMS.take,
-    what="pipeline {id}",
-    outcomes=(
-        OnError((StoreUnavailable,), Action.WAIT, "waits: {error}"),
-        # A mistake of this platform: the pipeline goes on once it is mended.
-        OnError((Exception,), Action.WAIT, "cannot go on: an internal error, which the log of jobs has"),
-    ),
-    retry=RetryPolicy(first=2.0, longest=60.0),
-)
+JOB = AdvancingJob(PIPELINES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,36 +78,13 @@ class PipelineSteps:
 
     def advance(self, id: str) -> None:
         """Do all that is possible now for a pipeline, unless another job does."""
-        JOB.run(self._database, id, self._advance_claimed)
-
-    def _advance_claimed(self, claim: HeldClaim) -> None:
-        id, wait, failures, reason = claim.id, 0.0, 0, None
-        try:
-            wait = self._advance(id)
-        except Conflict as error:  # it was cancelled at this moment: the next attempt sees that
-            logger.info("pipeline %s: %s", id, error.detail)
-        except UnknownPipeline:
-            return
-        except Exception as error:
-            with self._database.read() as c:
-                before = store.find(c, id).failures
-            failure = JOB.failure_of(error, failures=before)
-            wait, failures, reason = failure.pause, before + 1, failure.reason
-            log = logger.warning if isinstance(error, StoreUnavailable) else logger.exception
-            log("pipeline %s goes on in %.0f s: %s", id, wait, error)
-
-        def release(c: Connection) -> None:
-            store.explain(c, id, reason)
-            later = self._database.now(c) + wait if wait else 0.0
-            store.CLAIMS.release(c, claim, failures=failures, not_before=later)
-
-        self._database.write(release)
+        JOB.run(self._database, id, self._advance, self._end_unreadable)
 
     def _advance(self, id: str) -> float:
         """Take the steps that are possible now; return the seconds after which the next is possible at the earliest."""
         while True:
             with self._database.read() as c:
-                row, steps = store.find(c, id), store.steps_of(c, [id])
+                row, steps = PIPELINES.find(c, id), store.steps_of(c, [id])
             if row.state == PipelineState.CANCELLING:
                 return self._cancel(id, steps)
             if row.state != PipelineState.RUNNING:
@@ -139,7 +111,7 @@ class PipelineSteps:
         names = {step.ordinal: step.name for step in steps}
 
         def write(c: Connection) -> None:
-            if store.find(c, id, lock=True).state != PipelineState.RUNNING:
+            if PIPELINES.find(c, id, lock=True).state != PipelineState.RUNNING:
                 raise Conflict(f"Pipeline {id} no longer runs.")
             now = self._database.now(c)
             for step in steps:
@@ -159,11 +131,23 @@ class PipelineSteps:
                     for step in steps
                     if states[step.ordinal] is StepState.FAILED
                 ]
-                store.move(c, id, end, now, reason=_reason_of(id, failed) if end is PipelineState.FAILED else None)
+                PIPELINES.move(c, id, end, now, reason=_reason_of(id, failed) if end is PipelineState.FAILED else None)
 
         self._database.write(write)
         self._notifier.publish(id)
         return end is None
+
+    def _end_unreadable(self, id: str, reason: str) -> None:
+        """End a pipeline with a document that cannot be read, so that it can be deleted."""
+
+        def write(c: Connection) -> None:
+            state, now = PIPELINES.find(c, id, lock=True).state, self._database.now(c)
+            if state not in PIPELINE_ENDED:
+                store.stop_steps(c, id, reason, now)
+                PIPELINES.move(c, id, PipelineState.FAILED, now, reason=reason)
+
+        self._database.write(write)
+        self._notifier.publish(id)
 
     # -- submission
 
@@ -192,7 +176,7 @@ class PipelineSteps:
         """Submit a step; its row names what was submitted in the same transaction."""
 
         def begin(c: Connection, run: str) -> None:
-            if store.find(c, row.id, lock=True).state != PipelineState.RUNNING:
+            if PIPELINES.find(c, row.id, lock=True).state != PipelineState.RUNNING:
                 raise Conflict(f"Pipeline {row.id} no longer runs.")
             store.require_step(c, step)
             now = self._database.now(c)
@@ -237,7 +221,7 @@ class PipelineSteps:
             return PAUSE
 
         def write(c: Connection) -> None:
-            row = store.find(c, id, lock=True)
+            row = PIPELINES.find(c, id, lock=True)
             if row.state != PipelineState.CANCELLING:
                 return
             now = self._database.now(c)
@@ -248,7 +232,7 @@ class PipelineSteps:
                     if change is None or change.state is not StepState.SUCCEEDED:
                         change = StepChange(state=StepState.CANCELLED)
                     store.change_step(c, step, now, **change.columns(now))
-            store.move(c, id, PipelineState.CANCELLED, now, reason=row.reason)
+            PIPELINES.move(c, id, PipelineState.CANCELLED, now, reason=row.reason)
 
         self._database.write(write)
         self._notifier.publish(id)

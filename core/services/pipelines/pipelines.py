@@ -1,7 +1,7 @@
 """Pipelines: create, get, list, cancel, run again from a step, delete. The job `pipeline` submits the steps."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -22,20 +22,19 @@ from core.domain.pipelines.pipeline_states import (
 )
 from core.domain.pipelines.references import references_of
 from core.domain.pipelines.step_graph import following_states, steps_after
-from core.domain.submissions.records import Event
 from core.domain.submissions.submission import Submission
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.comparisons.comparisons import Comparisons
-from core.services.event_streams import event_of, follow
+from core.services.event_streams import EventLog
 from core.services.pipelines.pipeline_documents import pipeline_document
 from core.services.submissions.resolving import Resolver
 from core.services.unreadable_rows import readable
 from core.services.uploads.models import PROJECT
-from core.store import events, idempotency_keys
+from core.store import idempotency_keys
 from core.store import pipelines as store
 from core.store.database import Connection, Database
-from core.store.pipelines import PipelineStepRow
+from core.store.pipelines import PIPELINES, PipelineStepRow
 
 #: States from which a step runs again without being named.
 _STOPPED_STATES = frozenset({StepState.FAILED, StepState.NOT_RUN, StepState.CANCELLED})
@@ -49,7 +48,7 @@ class Pipelines:
     ) -> None:
         self._database = database
         self._notifier = notifier
-        self._changes = changes
+        self.events = EventLog(database, changes, PIPELINES.find, PIPELINE_ENDED)
         self._resolver = resolver
         self._comparisons = comparisons
 
@@ -94,7 +93,7 @@ class Pipelines:
             if key is not None:
                 if (previous := idempotency_keys.remember(c, key, request_digest, id, now)) is not None:
                     return previous
-            store.add(c, id, row, now)
+            PIPELINES.add(c, id, row, now)
             store.add_steps(c, steps)
             return None
 
@@ -125,7 +124,7 @@ class Pipelines:
     def get(self, id: str) -> dict[str, object]:
         """Return a pipeline with its steps."""
         with self._database.read() as c:
-            return pipeline_document(store.find(c, id), store.steps_of(c, [id]), details=True)
+            return pipeline_document(PIPELINES.find(c, id), store.steps_of(c, [id]), details=True)
 
     def list(
         self, *, states: Sequence[str] = (), after: str | None = None, limit: int = 50
@@ -140,30 +139,13 @@ class Pipelines:
         items = readable(rows[:limit], lambda row: pipeline_document(row, steps[row.id], details=False), "pipeline")
         return items, ids[-1] if len(rows) > limit else None
 
-    def events(self, id: str, after: int = 0, limit: int = 500) -> Sequence[Event]:
-        """Return up to ``limit`` present events after number ``after``."""
-        with self._database.read() as c:
-            store.find(c, id)
-            return [event_of(row) for row in events.read_after(c, id, after, limit)]
-
-    def ended(self, id: str, after: int) -> bool:
-        """Return whether no event will follow number ``after``, unless the pipeline runs again."""
-        with self._database.read() as c:
-            row = store.find(c, id)
-        return row.state in PIPELINE_ENDED and row.event_seq <= after
-
-    def follow_events(self, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:
-        """Yield events as they are inserted, None as a heartbeat; end after the event of the end."""
-        self.events(id, after)  # raises UnknownPipeline before the response has begun
-        return follow(self._changes, id, self.events, self.ended, after=after, heartbeat=heartbeat)
-
     # -- changes
 
     def cancel(self, id: str) -> dict[str, object]:
         """Cancel a pipeline and what it has submitted; steps that are complete stay so. Idempotent."""
 
         def write(c: Connection) -> None:
-            state = store.find(c, id, lock=True).state
+            state = PIPELINES.find(c, id, lock=True).state
             if state in (PipelineState.CANCELLING, PipelineState.CANCELLED):
                 return
             if state in PIPELINE_ENDED:
@@ -172,7 +154,7 @@ class Pipelines:
             for step in store.steps_of(c, [id]):
                 if StepState(step.state) in UNENDED_STEPS - {StepState.RUNNING}:
                     store.change_step(c, step, now, state=StepState.CANCELLED.value, ended_at=now)
-            store.move(c, id, PipelineState.CANCELLING, now, reason="cancelled by its owner")
+            PIPELINES.move(c, id, PipelineState.CANCELLING, now, reason="cancelled by its owner")
 
         self._database.write(write)
         return self._announce_change(id)
@@ -185,7 +167,7 @@ class Pipelines:
         """
 
         def write(c: Connection) -> None:
-            row = store.find(c, id, lock=True)
+            row = PIPELINES.find(c, id, lock=True)
             if row.state not in PIPELINE_ENDED:
                 raise IllegalTransition("The pipeline has not ended: cancel it, or wait for its end.", state=row.state)
             steps = store.steps_of(c, [id])
@@ -213,7 +195,7 @@ class Pipelines:
                     forced = {"fresh": 1} if fresh or step.name == first else {}
                     changes = empty | forced | ({} if step.state in COMPLETE else lost)
                     store.change_step(c, step, now, state=state.value, attempt=1, **changes)
-            store.move(c, id, PipelineState.RUNNING, now, reason=None)
+            PIPELINES.move(c, id, PipelineState.RUNNING, now, reason=None)
 
         self._database.write(write)
         return self._announce_change(id)
@@ -222,7 +204,7 @@ class Pipelines:
         """Delete a pipeline that has ended; what it has submitted and made is kept."""
 
         def write(c: Connection) -> None:
-            if store.find(c, id, lock=True).state not in PIPELINE_ENDED:
+            if PIPELINES.find(c, id, lock=True).state not in PIPELINE_ENDED:
                 raise NotFinished("The pipeline has not ended: cancel it, and wait for its end.")
             store.remove(c, id)
 

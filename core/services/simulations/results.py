@@ -16,14 +16,13 @@ from core.domain.results.indented_json import indented
 from core.domain.results.result_selection import ALL, Selection
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.provenance import provenance_of
-from core.domain.submissions.records import Event
 from core.domain.submissions.stored_documents import load_document
 from core.notifications.change_notifier import Waiters
-from core.services.event_streams import event_of, follow
+from core.services.event_streams import EventLog
 from core.services.simulations.archive_extras import ArchiveDescription, ArchiveExtra, ArchiveExtras
 from core.services.simulations.inheritance import Inheritance, inherit
-from core.store import events, simulations
 from core.store import results as store
+from core.store import simulations
 from core.store.database import Connection, Database
 from core.store.leases import Segment
 from datasets.objectstore.base import ObjectStore
@@ -41,6 +40,7 @@ class Results:
         self._database = database
         self._objects = objects
         self._changes = changes
+        self.events = EventLog(database, changes, simulations.find, FINAL)
         self._extras = ArchiveExtras(database, objects)
 
     def inheritable(self, id: str) -> Inheritance:
@@ -49,29 +49,11 @@ class Results:
 
     # -- events
 
-    def events(self, id: str, after: int = 0, limit: int = 500, *, types: Sequence[str] = ()) -> list[Event]:
-        """Return up to ``limit`` present events after number ``after``; ``types``: only of these, of all if empty."""
-        with self._database.read() as c:
-            simulations.find(c, id)
-            rows = events.read_after(c, id, after, limit, types)
-        return [event_of(row) for row in rows]
-
-    def ended(self, id: str, after: int) -> bool:
-        """Return whether no event will follow number ``after``."""
-        with self._database.read() as c:
-            row = simulations.find(c, id)
-        return State(row.state) in FINAL and row.event_seq <= after
-
     def delivered(self, id: str, count: int) -> bool:
         """Return whether a client with ``count`` results has all results of an ended simulation."""
         with self._database.read() as c:
             row = simulations.find(c, id)
             return State(row.state) in FINAL and simulations.counts(c, id)[1] <= count
-
-    def follow_events(self, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:
-        """Yield events as they are inserted, None as a heartbeat; end after the final event."""
-        self.events(id, after)  # raises UnknownSimulation before the response has begun
-        return follow(self._changes, id, self.events, self.ended, after=after, heartbeat=heartbeat)
 
     # -- result lines
 
