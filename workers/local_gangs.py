@@ -7,6 +7,7 @@ from pathlib import Path
 from common.errors import Unsafe
 from core.domain.scheduling.communications.members import GangMembers, ReplicaPosition
 from core.domain.scheduling.launches import PACKAGED, Launch
+from datasets.versions.program_files import files_of
 from runtimes import catalogue, environments
 from runtimes.harness.gang.attempts import NOT_LISTENING
 from runtimes.harness.gang.gang_task import LaunchedProgram, LocalGangSpec
@@ -29,17 +30,18 @@ HALO = HARNESS.parents[1] / "halo"
 class ProgramFiles:
     """Files that a gang's program finds on a machine besides its model: folders of Python packages, the first one
     first; or for a packaged simulator the ``root`` of its packages, and its ``case``. ``times``: the library that
-    measures how ranks communicate, if it is there.
+    measures how ranks communicate, if it is there; ``data``: the folder of its dataset's files, if it has one.
     """
 
     packages: Sequence[Path] = ()
     times: Path | None = None
     root: Path | None = None
     case: PackageCase | None = None
+    data: Path | None = None
 
 
 def local_gang_spec(launch: Launch, folders: PreparedFolders, sandbox: int | None, model: Path) -> LocalGangSpec | None:
-    """Return the gang of a launch on this machine; None if the gang's packages are not prepared here.
+    """Return the gang of a launch on this machine; None if what its program needs is not prepared here.
 
     ``model``: its files. Raise Unsafe for a packaged simulator that would not be confined.
     ``sandbox``: the level to confine it at; None: not at all. Hosts have the names that they have on Kubernetes.
@@ -48,8 +50,10 @@ def local_gang_spec(launch: Launch, folders: PreparedFolders, sandbox: int | Non
     if launch.environment and environment is None:
         return None
     files = program_files(launch, folders.environments, environment, sandbox, model)
-    if files is None:
+    data = files_of(folders.plays, launch.play) if launch.play else None
+    if files is None or (launch.play and data is None):
         return None
+    files = replace(files, data=data)
     return whole_gang_spec(launch, members_of(launch), files, sandbox)
 
 
@@ -121,6 +125,7 @@ def _spec(launch: Launch, files: ProgramFiles, sandbox: int | None) -> LocalGang
         environ={} if case is None else case.environ,
         contents={} if case is None else case.files,
         times=None if files.times is None else str(files.times),
+        data=None if files.data is None else str(files.data),
     )
 
 

@@ -228,8 +228,8 @@ class Agent:
         gang = local_gang_spec(msgspec.convert(launch, Launch), self._prepared, self._sandbox, model)
         if gang is None:
             raise NotPrepared(
-                f"The packages of the program of simulation {launch['simulation_id']} are not on this machine; they are"
-                " staged again."
+                f"What the program of simulation {launch['simulation_id']} needs is not on this machine; it is staged"
+                " again."
             )
         runner = GangProcess(gang, self._run / f"{launch['id']}.log")
         loop = asyncio.get_running_loop()

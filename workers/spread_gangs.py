@@ -20,6 +20,7 @@ import msgspec
 
 from common.errors import Unsafe
 from core.domain.scheduling.launches import Launch
+from datasets.versions.program_files import FILES
 from runtimes.harness.gang.gang_nodes import JoinedNode, SpreadTask
 from runtimes.harness.gang.gang_runner import GangLaunch, GangRunner, GangStopped
 from runtimes.harness.gang.gang_task import GangTask, LocalGangSpec
@@ -68,8 +69,9 @@ class GangDocument(msgspec.Struct, kw_only=True):
     """The description of a launch. ``folder``: of its files; ``level``: of sandboxes, 0: none.
 
     ``environments`` and ``builds``: folders of what is prepared, and of compiled programs; ``environment``: of the
-    packages that the model declares, None: they are downloaded. ``host``: the name by which other machines reach this
-    one; empty: its own. ``ports``: added to each port of the gang, where several share a network.
+    packages that the model declares, ``data``: of its dataset's files; None: they are downloaded. ``host``: the name
+    by which other machines reach this one; empty: its own. ``ports``: added to each port of the gang, where several
+    share a network.
     """
 
     launch: Launch
@@ -79,6 +81,7 @@ class GangDocument(msgspec.Struct, kw_only=True):
     builds: str
     level: int
     environment: str | None = None
+    data: str | None = None
     host: str = ""
     ports: int = 0
 
@@ -178,7 +181,8 @@ def serve(
     description = RunnerApiClient(credentials, threading.Event()).launch()
     described = msgspec.convert(description, GangLaunch)
     inputs = LaunchInputs(credentials, threading.Event(), folder, cache)
-    model, _ = inputs.download(description.get("files") or {}, model=None, dataset="none")
+    dataset = "" if launch.play and document.data is None else "none"
+    model, play = inputs.download(description.get("files") or {}, model=None, dataset=dataset)
     largest = description["model"].get("largest_unpacked")
     try:
         if largest is not None:
@@ -191,6 +195,8 @@ def serve(
     files = program_files(launch, Path(document.environments), environment, document.level or None, Path(model), site)
     if files is None:
         return SETUP_FAILED, "the packages of the gang's program are not here"
+    if launch.play:
+        files = replace(files, data=Path(document.data or f"{play}/{FILES}"))
     spread = spreading(document, files, described.largest_output)
     gang = LocalGang(spread.whole, model, control, document.folder, spread)
     try:

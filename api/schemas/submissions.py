@@ -164,9 +164,12 @@ class GangSchema(Strict):
 
 
 class OutputSchema(Strict):
-    """A file of the program's, and what it becomes at the end of the simulation."""
+    """A file of the program's, and what it becomes at the end of the simulation; or all results, as a dataset."""
 
-    file = Text(longest=1000, required=True, description="Path of the file in `$WINDTUNNEL_OUTPUT`.")
+    file = Text(
+        longest=1000,
+        description="Path of the file in `$WINDTUNNEL_OUTPUT`. Left out: all results and artifacts, of a dataset.",
+    )
     kind = Choice("model", "dataset", data_key="as", required=True, description="What it becomes.")
     name = Text(
         NAME,

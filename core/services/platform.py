@@ -54,6 +54,7 @@ from core.services.simulations.bulk import Bulk
 from core.services.simulations.deletion import Deletion
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.list_changes import ListChanges
+from core.services.simulations.packed_results import ResultPacking
 from core.services.simulations.results import Results
 from core.services.simulations.run_logging import RunLogging
 from core.services.simulations.simulation_outputs import SimulationOutputs
@@ -175,7 +176,9 @@ def build(
     analysis = _analysis_services(shared, submissions.simulations)
     scheduling = _scheduling_services(shared, catalogue.datasets)
     comparisons = Comparisons(database, notifier, changes, resolver)
-    outputs = SimulationOutputs(database, shared.results, files.models, catalogue.datasets)
+    outputs = SimulationOutputs(
+        database, shared.results, files.models, catalogue.datasets, ResultPacking(store, shared.results)
+    )
     return Platform(
         database=database,
         store=store,

@@ -1,4 +1,7 @@
-"""Scenario folder: the files of a registered dataset as an evaluator sees them (built-in files, user's scenarios)."""
+"""Scenario folder: the files of a registered dataset as an evaluator or a program sees them on a machine.
+
+An evaluator has those of the built-in dataset below it, and the user's scenarios; a program has the user's files.
+"""
 
 import io
 import json
@@ -42,11 +45,11 @@ def ready(plays: Path, name: str) -> bool:
 class OwnFiles:
     """What a user's dataset has besides the files of the one that it extends.
 
-    ``networks``: those of its own maps, by name. ``fmu``: the file of its plant, whose definition is ``plant``.
-    ``add``: adds further read-only files to the folder.
+    ``scenarios``: the file with them, if it has one; ``networks``: those of its own maps, by name. ``fmu``: the file of
+    its plant, whose definition is ``plant``. ``add``: adds further read-only files to the folder.
     """
 
-    scenarios: Path
+    scenarios: Path | None
     networks: Mapping[str, Path] = field(default_factory=dict)
     fmu: Path | None = None
     plant: Mapping[str, Any] | None = None
@@ -73,10 +76,11 @@ def create(plays: Path, name: str, built_in: Dataset, own: OwnFiles) -> Path:
             maps[map_name] = StreetNetwork.read(network)
         if own.fmu is not None:
             plant_files.unpack(own.fmu, draft / plant_files.FOLDER)
-        with open(own.scenarios, "rb") as source, open(draft / SCENARIOS, "wb") as file:
-            # Validated here again, because a simulator is about to read the scenarios.
-            for scenario in validated(non_blank(source), built_in.name, maps, own.plant):
-                file.write(json.dumps(scenario).encode() + b"\n")
+        if own.scenarios is not None:
+            with open(own.scenarios, "rb") as source, open(draft / SCENARIOS, "wb") as file:
+                # Validated here again, because a simulator is about to read the scenarios.
+                for scenario in validated(non_blank(source), built_in.name, maps, own.plant):
+                    file.write(json.dumps(scenario).encode() + b"\n")
         for folder, _, files in os.walk(draft):
             for name in files:
                 os.chmod(os.path.join(folder, name), 0o444)

@@ -300,13 +300,12 @@ def extend(built_in: Dataset, *, name: str, version: str, digest: str, descripti
         "version": version,
         "title": described.title or name,
         "description": described.description,
-        "tasks": described.tasks,
-        "max_tasks": described.tasks,
-        "scenarios": SCENARIOS,
-        "listed": described.scenarios,
         "files": [],
         "extends": built_in.name,
     }
+    if described.scenarios is not None:
+        own |= {"tasks": described.tasks, "max_tasks": described.tasks}
+        own |= {"scenarios": SCENARIOS, "listed": described.scenarios}
     if described.maps:
         own["maps"] = described.maps
     if described.openenv:

@@ -13,16 +13,16 @@ class DescribedMap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VersionDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """Members of the description of a version with scenarios. ``scenarios``: their file.
+    """Members of the description of a version. ``scenarios``: their file; None: it has files for programs alone.
 
     ``extends``: the built-in dataset below it, which a provenance has elsewhere. ``maps`` and ``generate``: of a
     dataset with maps, their reports and how scenarios were drawn. ``definition``: what follows from its plant.
     """
 
-    scenarios: str
+    scenarios: str | None
     title: str
     description: str
-    tasks: int
+    tasks: int | None
     extends: str = ""
     maps: list[Mapping[str, object]] | None = None
     generate: Mapping[str, object] | None = None

@@ -395,3 +395,47 @@ def test_a_pipeline_that_cannot_be_read_fails_and_is_deleted_and_the_others_go_o
     assert events[-1].body["state"] == "failed" and "cannot be read" in str(events[-1].body["reason"])
     assert pipelines.client.delete(f"/v1/pipelines/{broken}").status_code == 204
     assert pipelines.get(other)["state"] == "running"
+
+
+REDUCE = {
+    "name": "reduce",
+    "submission": {"dataset": {"from": "simulate", "output": "results"}, "model": "mine", "scenarios": ONE},
+}
+SIMULATE = {"name": "simulate", "submission": {"dataset": "noop", "model": "mine", "scenarios": {"range": [0, 2]}}}
+
+
+def test_the_results_of_a_step_are_the_dataset_of_a_program(pipelines: Pipelines) -> None:
+    reduce = {**REDUCE, "submission": {**REDUCE["submission"], "gang": GANG}}
+    id = pipelines.create(SIMULATE, reduce)
+    pipelines.advance(id)
+    [simulate, _] = pipelines.get(id)["steps"]
+    pipelines.end(simulate["simulation_id"])
+    pipelines.advance(id)  # the results become a dataset
+    [version] = pipelines.client.get("/v1/datasets/simulate/versions").json["items"]
+    pipelines.platform.jobs.dataset_registration.register(version["id"])
+    assert pipelines.states(id) == {"simulate": "succeeded", "reduce": "ready"}
+    assert pipelines.follow(id)["state"] == "succeeded"
+    reduced = pipelines.get(id)["steps"][1]
+    dataset = pipelines.client.get(f"/v1/simulations/{reduced['simulation_id']}").json["dataset"]
+    assert dataset["name"] == "simulate" and dataset["digest"].startswith("sha256:")
+    again = pipelines.create(SIMULATE, reduce)
+    assert pipelines.follow(again)["state"] == "succeeded"
+    assert pipelines.states(again) == {"simulate": "skipped", "reduce": "skipped"}
+
+
+def test_results_are_those_of_a_submission_and_a_dataset(pipelines: Pipelines) -> None:
+    for steps, fragment in (
+        (
+            [
+                SIMULATE,
+                {**EVALUATE, "submission": {"dataset": "noop", "model": {"from": "simulate", "output": "results"}}},
+            ],
+            "which leaves no files",
+        ),
+        (
+            [{"name": "simulate", "comparison": {"dataset": "cartpole", "models": ["mine", "mine@1"]}}, REDUCE],
+            "a dataset of the results of a submission is its output `results`",
+        ),
+    ):
+        refused = pipelines.client.post("/v1/pipelines", json={"steps": steps})
+        assert fragment.lower() in problem(refused, 422, "invalid")["detail"].lower()

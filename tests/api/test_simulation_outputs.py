@@ -147,3 +147,32 @@ def test_only_programs_have_outputs(programs: Programs) -> None:
     assert "add a `gang`" in refused["detail"]
     wrong = programs.submit({"model": {"file": "a", "as": "weights"}})
     assert wrong.status_code == 422 and "outputs.model.value.as" in wrong.json["errors"][0], wrong.json
+
+
+def test_all_results_become_a_dataset_that_a_program_reads(programs: Programs) -> None:
+    declared = {"runs": {"as": "dataset", "name": "my-runs", "tags": ["newest"]}}
+    submitted = programs.submit(declared, 3)
+    id = submitted.json["id"]
+    programs.play(id, [{"field.txt": b"a"}, {}, {"deep/field.txt": b"c"}], failed=[1])
+    assert programs.collect(id)["state"] == "running"  # the dataset is being registered
+    programs.platform.jobs.dataset_registration.register(
+        programs.client.get("/v1/datasets/my-runs/versions").json["items"][0]["id"]
+    )
+    simulation = programs.collect(id)
+    assert simulation["state"] == "succeeded", simulation
+    made = simulation["outputs"]["runs"]
+    assert (made["as"], made["file"], made["task"], made["error"]) == ("dataset", None, None, None)
+    files = programs.client.get("/v1/datasets/my-runs@newest/files").json["items"]
+    assert [file["path"] for file in files] == [
+        "artifacts/0/field.txt",
+        "artifacts/2/deep/field.txt",
+        "results.ndjson",
+    ]
+    lines = programs.client.get("/v1/datasets/my-runs/files/results.ndjson").data
+    assert lines == programs.client.get(f"/v1/simulations/{id}/results").data
+    program = {"dataset": made["reference"], "model": "mine", "scenarios": {"range": [0, 1]}}
+    refused = problem(programs.client.post("/v1/simulations", json=program), 422, "not-playable")
+    assert "a program with a `gang` reads them" in refused["detail"]
+    gang = {"size": 1, "command": ["python", "model.py"]}
+    assert programs.client.post("/v1/simulations", json=program | {"gang": gang}).status_code == 201
+    assert problem(programs.client.delete("/v1/datasets/my-runs"), 409, "in-use")

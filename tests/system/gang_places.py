@@ -10,12 +10,15 @@ from typing import Any, Protocol
 import msgspec
 
 from core.domain.scheduling.launches import Gang
+from datasets.versions.archives.tar_writer import MeasuredTar
+from datasets.versions.program_files import FILES
 from tests import processes
 from tests.gang_pods import GangPods, platform_mpi, pods
 from tests.provenances import PLAN
 from tests.slurm import slurm_alone
 from tests.system.platform_process import PlatformProcess
 from tests.system.runner_api import RunnerApi
+from tests.system.test_datasets import register
 from tests.waiting import until
 
 #: Seconds that a simulation of a gang may take on a busy machine.
@@ -39,9 +42,15 @@ class GangPlace(Protocol):
     """Where gangs run."""
 
     def start(
-        self, program: bytes, gang: Mapping[str, Any], *, tasks: int = 1, params: Mapping[str, Any] | None = None
+        self,
+        program: bytes,
+        gang: Mapping[str, Any],
+        *,
+        tasks: int = 1,
+        params: Mapping[str, Any] | None = None,
+        data: Mapping[str, bytes] | None = None,
     ) -> contextlib.AbstractContextManager[StartedGang]:
-        """Start a simulation of a program, a file or an archive."""
+        """Start a simulation of a program, a file or an archive. ``data``: the files of its dataset, if it has any."""
 
 
 class PlatformGang:
@@ -69,9 +78,16 @@ class PlatformPlace:
 
     @contextlib.contextmanager
     def start(
-        self, program: bytes, gang: Mapping[str, Any], *, tasks: int = 1, params: Mapping[str, Any] | None = None
+        self,
+        program: bytes,
+        gang: Mapping[str, Any],
+        *,
+        tasks: int = 1,
+        params: Mapping[str, Any] | None = None,
+        data: Mapping[str, bytes] | None = None,
     ) -> Iterator[PlatformGang]:
-        fields = {"dataset": "program", "scenarios": {"range": [0, tasks]}, "params": dict(params or {})}
+        dataset = "program" if data is None else register(self._platform, "data", data)["name"]
+        fields = {"dataset": dataset, "scenarios": {"range": [0, tasks]}, "params": dict(params or {})}
         name = "program.zip" if program.startswith(b"PK") else "model.py"
         sent = self._platform.submit(model=program, filename=name, gang=dict(gang), **fields)
         yield PlatformGang(self._platform, str(sent["id"]))
@@ -109,6 +125,7 @@ class PodsPlace:
         *,
         tasks: int = 1,
         params: Mapping[str, Any] | None = None,
+        data: Mapping[str, bytes] | None = None,
         environment: bytes | None = None,
     ) -> Iterator[PodsGang]:
         options = msgspec.convert(dict(gang), Gang)
@@ -118,13 +135,24 @@ class PodsPlace:
         plan = {**PLAN, "total_scenarios": tasks, "select": {"range": [0, tasks]}, "params": dict(params or {})}
         play = {"definition": {"task_patience": PATIENCE}, "tasks": plan}
         model = {"format": "gang_program"}
-        runner_api = RunnerApi(folder, total=tasks, play=play, model=program, described=model, environment=environment)
+        files = {"packed": None if data is None else _bundle(folder / "data", data), "environment": environment}
+        runner_api = RunnerApi(folder, total=tasks, play=play, model=program, described=model, **files)
         try:
             declared = {} if environment is None else {"environment": "of the model"}
+            declared |= {} if data is None else {"play": "of the dataset"}
             with pods(folder / "gang", runner_api, options, **declared) as started:
                 yield PodsGang(runner_api, started)
         finally:
             runner_api.close()
+
+
+def _bundle(folder: Path, data: Mapping[str, bytes]) -> bytes:
+    """Return the files of a dataset as a runner downloads them."""
+    for name, content in data.items():
+        path = folder / FILES / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return b"".join(MeasuredTar(folder))
 
 
 @contextlib.contextmanager

@@ -79,6 +79,21 @@ else:
 """
 
 
+READING = b"""
+import json, os, pathlib
+folder = pathlib.Path(os.environ["WINDTUNNEL_DATASET"])
+names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+try:
+    (folder / "new").write_text("x")
+    written = True
+except OSError:
+    written = False
+if os.environ["WINDTUNNEL_RANK"] == "1":
+    pathlib.Path(os.environ["WINDTUNNEL_OUTPUT"], "read.txt").write_text((folder / "a" / "field.txt").read_text())
+print(json.dumps({"names": " ".join(names), "written": written}))
+"""
+
+
 def _packed(folder: Path, files: Mapping[str, bytes]) -> bytes:
     """Return packages as a runner downloads them."""
     for name, content in files.items():
@@ -153,6 +168,14 @@ def test_replicas_without_a_launcher_find_each_other_by_name(gangs: GangPlace) -
     with gangs.start(MEETING, {"size": 2, "command": ["python", "model.py"]}) as gang:
         [result] = gang.results()
     assert result["status"] == "ok" and len(result["metrics"]["heard"]) == 3, result
+
+
+def test_every_rank_reads_the_files_of_the_dataset_and_none_changes_them(gangs: GangPlace) -> None:
+    data = {"a/field.txt": b"0.5", "b.txt": b""}
+    with gangs.start(READING, {"size": 2, "command": ["python", "model.py"]}, data=data) as gang:
+        [result] = gang.results()
+    assert result["metrics"] == {"names": "a/field.txt b.txt", "written": False}, result
+    assert [(file["name"], file["bytes"]) for file in result["artifacts"]] == [("read.txt", 3)], result
 
 
 def test_a_program_in_a_pod_has_the_packages_that_its_model_declares(tmp_path: Path) -> None:

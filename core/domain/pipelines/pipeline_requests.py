@@ -11,6 +11,9 @@ from core.domain.pipelines.references import OutputReference, references_of
 from core.domain.pipelines.step_graph import graph_of
 from core.domain.submissions.declared_outputs import DeclaredOutput, declared_outputs
 
+#: The output of a submission that is a dataset of all its results and artifacts, without being declared.
+RESULTS = "results"
+
 
 class StepDocument(msgspec.Struct, frozen=True):
     """Members of what a step submits; ``gang``: of a program, which can leave files."""
@@ -73,12 +76,23 @@ def request_graph(request: PipelineRequest) -> list[list[int]]:
                 output_name(by_name[reference.step].outputs, reference)
             except Invalid as error:
                 raise Invalid(f"Step {step.name!r}: {error.detail}") from None
-            if reference.output not in by_name[reference.step].outputs and by_name[reference.step].read.gang is None:
+            source = by_name[reference.step]
+            if reference.output in source.outputs or source.read.gang is not None:
+                continue
+            if source.kind == "comparison" or output_of_file(reference, source.name).file is not None:
                 raise Invalid(
                     f"Step {step.name!r} refers to an output {reference.output[:100]!r} of {reference.step!r}, which"
-                    " leaves no files: only a submission with a `gang` does. Name its model or dataset itself."
+                    " leaves no files: only a submission with a `gang` does. A dataset of the results of a submission"
+                    f" is its output `{RESULTS}`."
                 )
     return graph
+
+
+def output_of_file(reference: OutputReference, step: str) -> DeclaredOutput:
+    """Return what a reference means that no output declares: the file of that name, or all results as a dataset."""
+    if reference.kind == "model":
+        return DeclaredOutput(file=reference.output, kind="model")
+    return DeclaredOutput(file=None if reference.output == RESULTS else reference.output, kind="dataset", name=step)
 
 
 def output_name(outputs: Mapping[str, DeclaredOutput], reference: OutputReference) -> str | None:

@@ -32,9 +32,7 @@ def graph_of(names: Sequence[str], waits_for: Sequence[Collection[str]]) -> list
         order_of(graph)
     except CycleError as error:
         path = " -> ".join(names[number] for number in reversed(error.args[1][-20:]))
-        raise Invalid(
-            f"The steps wait for each other in a circle: {path}. Remove one of these from `after`."
-        ) from None
+        raise Invalid(f"The steps wait for each other in a circle: {path}. Remove one of these from `after`.") from None
     return graph
 
 

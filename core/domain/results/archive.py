@@ -96,6 +96,11 @@ def measure(members: Iterable[ArchiveMember]) -> int:
     return bodies + directory + len(ending(count, bodies, directory))
 
 
+def whole(members: Callable[[], Iterable[ArchiveMember]]) -> Iterator[bytes]:
+    """Yield the bytes of the whole zip; ``members`` is called three times and yields the same order."""
+    return read(members, 0, measure(members()))
+
+
 def read(members: Callable[[], Iterable[ArchiveMember]], start: int, stop: int) -> Iterator[bytes]:
     """Yield the bytes [start, stop) of the zip; ``members`` is called twice and yields the same order."""
     position = 0

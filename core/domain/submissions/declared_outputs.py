@@ -13,14 +13,14 @@ MOST_OUTPUTS = 20
 
 
 class DeclaredOutput(msgspec.Struct, frozen=True, kw_only=True, rename={"kind": "as"}):
-    """A file in `$WINDTUNNEL_OUTPUT`, and what it becomes.
+    """A file in `$WINDTUNNEL_OUTPUT`, and what it becomes; without a ``file`` all results and artifacts, as a dataset.
 
     ``name``: of the model or the dataset; None: the name of the file, of a dataset the name of the output. ``task``:
     whose file it is; None: of any, as long as all that leave it leave the same bytes. ``format`` and ``runtime``: of a
     model.
     """
 
-    file: str
+    file: str | None = None
     kind: Literal["model", "dataset"]
     name: str | None = None
     format: str | None = None
@@ -39,12 +39,12 @@ class LeftFile(NamedTuple):
 class MadeOutput(msgspec.Struct, frozen=True, kw_only=True, rename={"kind": "as"}):
     """The model or the dataset that an output became, or why there is none.
 
-    ``task`` and ``digest``: of the file; ``id``: of the model or of the dataset's version; ``reference``: by which
+    ``task`` and ``digest``: of the ``file``; ``id``: of the model or of the dataset's version; ``reference``: by which
     requests name exactly this model or dataset.
     """
 
     kind: Literal["model", "dataset"]
-    file: str
+    file: str | None
     task: int | None = None
     digest: str | None = None
     id: str | None = None
@@ -62,6 +62,10 @@ def declared_outputs(outputs: Mapping[str, object]) -> dict[str, DeclaredOutput]
     for name, output in declared.items():
         if output.kind == "dataset" and (output.format or output.runtime):
             raise Invalid(f"`outputs.{name}`: `format` and `runtime` are of models; a dataset has neither.")
+        if output.file is None and (output.kind == "model" or output.task is not None):
+            raise Invalid(
+                f"`outputs.{name}`: name the `file` in $WINDTUNNEL_OUTPUT; without one it is all results, as a dataset."
+            )
     return declared
 
 

@@ -52,6 +52,9 @@ PROJECT = "default"
 #: Form of an id; no dataset may have such a name.
 _ID = re.compile(r"[0-9a-hjkmnp-tv-z]{26}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+#: The built-in dataset below one that has files and no scenarios, and what the description of that would be.
+PROGRAM = "program"
+_ONLY_FILES: Mapping[str, object] = {"scenarios": None, "title": "", "description": "", "tasks": None}
 #: Seconds for which unreferenced objects are kept, because a job that lost its claim may still be writing.
 GRACE = 300.0
 
@@ -157,7 +160,10 @@ class Datasets:
         return _brief(rows[:limit], tags), rows[limit - 1].id if len(rows) > limit else None
 
     def find(self, ref: str, version: str | None = None) -> Dataset:
-        """Return a dataset for a simulation: built-in, or registered and with scenarios. Raise NotPlayable."""
+        """Return a dataset for a simulation: built-in, or registered. Raise NotPlayable.
+
+        One without scenarios is for programs, whose tasks find its files.
+        """
         if (built_in := _built_in(ref, version)) is not None:
             if built_in.declared.template:
                 raise NotPlayable(
@@ -166,8 +172,6 @@ class Datasets:
                 )
             return built_in
         row = self._ready(f"{ref}@{version}" if version else ref)
-        if not row.described:
-            raise NotPlayable(f"The dataset {row.name} holds files, not scenarios; see docs/datasets.md.")
         return self._extended(row)
 
     @staticmethod
@@ -197,10 +201,15 @@ class Datasets:
 
     @staticmethod
     def _extended(row: DatasetVersionRow) -> Dataset:
-        assert row.described is not None and row.digest is not None
-        built_in = datasets()[decode_document(row.described, VersionDescription).extends]
-        description = decode_document(row.described, dict[str, object])
-        return extend(built_in, name=row.name, version=str(row.version), digest=row.digest, description=description)
+        assert row.digest is not None
+        if row.described is None:
+            base, description = PROGRAM, dict(_ONLY_FILES)
+        else:
+            base = decode_document(row.described, VersionDescription).extends
+            description = decode_document(row.described, dict[str, object])
+        return extend(
+            datasets()[base], name=row.name, version=str(row.version), digest=row.digest, description=description
+        )
 
     def scenarios(self, ref: str, *, after: int = 0, limit: int = 100) -> tuple[list[dict[str, object]], int | None]:
         """Return a page of scenarios and the position of the next page."""
@@ -217,6 +226,7 @@ class Datasets:
     def _lines(
         self, manifest: str, described: VersionDescription, after: int, limit: int
     ) -> Iterator[dict[str, object]]:
+        assert described.scenarios is not None, "its description names them"
         entry = manifest_object.find(self._objects, manifest, described.scenarios)
         assert entry is not None, "registration has checked that the scenarios exist"
         dropped = described.dropped_by_map

@@ -8,10 +8,10 @@ import msgspec
 
 from common.errors import Invalid, UnknownSimulation
 from core.domain.comparisons.comparison_requests import ComparisonRequest
-from core.domain.pipelines.pipeline_requests import StepDocument, output_name
+from core.domain.pipelines.pipeline_requests import StepDocument, output_name, output_of_file
 from core.domain.pipelines.pipeline_states import LABEL, STEP_LABEL
 from core.domain.pipelines.references import OutputReference, replace_references
-from core.domain.submissions.declared_outputs import DeclaredOutput, declared_outputs
+from core.domain.submissions.declared_outputs import declared_outputs
 from core.domain.submissions.provenance import Provenance
 from core.domain.submissions.stored_documents import decode_document, load_document
 from core.domain.submissions.submission import Submission
@@ -70,11 +70,7 @@ class StepResolution:
         if name is None:
             if source.run_id is None or source.run_state is None:
                 raise Invalid(f"the simulation of step {source.name!r}, which left the files, was deleted")
-            file = DeclaredOutput(
-                file=reference.output,
-                kind="dataset" if reference.kind == "dataset" else "model",
-                name=source.name if reference.kind == "dataset" else None,
-            )
+            file = output_of_file(reference, source.name)
             try:
                 found = self._outputs.make(source.run_id, {reference.output: file})
             except UnknownSimulation:

@@ -5,7 +5,10 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from common.backoff import RetryPolicy
 from common.errors import (
@@ -44,7 +47,9 @@ from core.store.database import Connection, Database
 from datasets.nodecache.model_files import StoredModel
 from datasets.nodecache.node_cache import DownloadProgress, ignore_progress
 from datasets.versions import scenario_folder
+from datasets.versions.program_files import add_files
 from datasets.versions.scenarios import network_path
+from datasets.versions.version_description import VersionDescription
 from runtimes import catalogue, environments
 
 logger = logging.getLogger(__name__)
@@ -172,7 +177,11 @@ class Staging:
             plant = said.get("definition", {}).get("plant")
             fmu = tree / plant["file"] if plant is not None else None
             add = self._environment(dataset, tree, holder, say_installing) if "openenv" in said else None
-            own = scenario_folder.OwnFiles(tree / said["scenarios"], networks, fmu, plant, add)
+            listed = _scenarios_file(dataset)
+            if listed is None:
+                add = partial(add_files, tree)
+            scenarios = None if listed is None else tree / listed
+            own = scenario_folder.OwnFiles(scenarios, networks, fmu, plant, add)
             scenario_folder.create(self._plays, name, shipped, own)
         return scenario_folder.path_of(self._plays, name)
 
@@ -363,7 +372,8 @@ class Staging:
     def _pack(self, id: str, dataset: ResolvedDataset, folder: Path, model: str, environment: Path | None) -> None:
         """Pack what a runner downloads into bundles, and record them with the model's size for the runner API."""
         name = _folder_name(dataset) or dataset.digest
-        large = "openenv" in (dataset.said or ())  # with packages
+        has_packages = "openenv" in (dataset.said or ())
+        large = has_packages or (dataset.extends is not None and _scenarios_file(dataset) is None)
         play = self._bundles.of_tree(name, folder) if large else self._bundles.of(name, folder)
         packed = {"play": play, "model_size": self._objects.size(key_of(model))}
         if environment is not None:
@@ -438,6 +448,11 @@ def _stored_model(provenance: Provenance) -> StoredModel:
 def _folder_name(dataset: ResolvedDataset) -> str:
     """Return the name of the folder that an evaluator reads; "" for a built-in dataset, which has its own."""
     return scenario_folder.folder_name(dataset.digest, dataset.base.digest)
+
+
+def _scenarios_file(dataset: ResolvedDataset) -> str | None:
+    """Return the file of the scenarios of a registered dataset; None: it has files for programs alone."""
+    return msgspec.convert(dataset.said, VersionDescription).scenarios
 
 
 def _specs(provenance: Provenance) -> Iterator[environments.Environment]:

@@ -281,7 +281,7 @@ class Results:
         extras = [readme, *following]
 
         def members() -> Iterator[zip.ArchiveMember]:
-            return chain((readme,), self._members(id, archive, documents), following)
+            return chain((readme,), self.members(id, archive, documents), following)
 
         described = json.dumps(
             [
@@ -302,9 +302,10 @@ class Results:
             "summary.json": indented({key: value for key, value in summary.items() if key != "archive"}) + "\n",
         }
 
-    def _members(
+    def members(
         self, id: str, archive: ArchiveDescription, documents: Mapping[str, str]
     ) -> Iterator[zip.ArchiveMember]:
+        """Yield the members of a zip of all results and artifacts; ``documents``: texts that come before them."""
         for name, text in documents.items():
             raw = text.encode()
             yield zip.ArchiveMember(name, len(raw), zlib.crc32(raw), _reader(raw))
@@ -359,7 +360,7 @@ class Results:
             extras = self._extras.measure(row.id, provenance_of(row.provenance))
         archive = ArchiveDescription(bytes=size, crc32=crc32, size=0, extras=extras)
         documents = self._documents(row, summary)
-        return replace(archive, size=zip.measure(self._members(row.id, archive, documents)))
+        return replace(archive, size=zip.measure(self.members(row.id, archive, documents)))
 
 
 def _reader(raw: bytes) -> Callable[[int, int], Iterator[bytes]]:

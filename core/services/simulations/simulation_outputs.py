@@ -1,10 +1,10 @@
-"""Outputs of simulations: files that programs left become models and datasets, with where they come from.
+"""Outputs of simulations: files that programs left, or all results, become models and datasets.
 
 Each step may be repeated: equal bytes under the same name are the same version of a model, and of a source there is one
 version of a dataset. So the job that does this may be killed at any point.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -12,6 +12,7 @@ from common.errors import Invalid, PlatformError, StoreUnavailable
 from core.domain.submissions.declared_outputs import DeclaredOutput, LeftFile, MadeOutput, choose_file
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.source_kinds.artifact_source import ArtifactSource
+from core.services.simulations.packed_results import ALL_TASKS, RESULTS_NAME, ResultPacking
 from core.services.simulations.results import Results
 from core.services.uploads.models import Models, pinned
 from core.store import results
@@ -35,8 +36,11 @@ _decoder = msgspec.json.Decoder(_LeavingTask)
 class SimulationOutputs:
     """Makes models and datasets of files that a simulation's tasks left."""
 
-    def __init__(self, database: Database, read: Results, models: Models, datasets: Datasets) -> None:
+    def __init__(
+        self, database: Database, read: Results, models: Models, datasets: Datasets, packing: ResultPacking
+    ) -> None:
         self._database = database
+        self._packing = packing
         self._read = read
         self._models = models
         self._datasets = datasets
@@ -46,12 +50,16 @@ class SimulationOutputs:
 
         None: a dataset is being registered, and the next call may know more. Raise StoreUnavailable.
         """
-        left = self._left(simulation, {output.file for output in declared.values()})
+        left = self._left(simulation, {output.file for output in declared.values() if output.file is not None})
         made: dict[str, MadeOutput] = {}
         waits = False
         for name, output in declared.items():
             try:
-                result = self._make(simulation, name, output, choose_file(output, left[output.file]))
+                if output.file is None:
+                    result = self._make_whole(simulation, output.name or name, output)
+                else:
+                    file = choose_file(output, left[output.file])
+                    result = self._make(simulation, name, output, output.file, file)
             except StoreUnavailable:
                 raise
             except PlatformError as error:
@@ -73,29 +81,29 @@ class SimulationOutputs:
                             left[artifact.name].append(LeftFile(result.task, artifact.digest))
         return left
 
-    def _make(self, simulation: str, name: str, output: DeclaredOutput, file: LeftFile) -> MadeOutput | None:
+    def _make(self, simulation: str, name: str, output: DeclaredOutput, path: str, file: LeftFile) -> MadeOutput | None:
         """Make the model or the dataset of a file; None: the dataset is being registered. Raise a PlatformError."""
-        done = MadeOutput(kind=output.kind, file=output.file, task=file.task, digest=file.digest)
+        done = MadeOutput(kind=output.kind, file=path, task=file.task, digest=file.digest)
         if output.kind == "model":
-            content = self._read.artifact(simulation, file.task, output.file)
+            content = self._read.artifact(simulation, file.task, path)
             model = self._models.add(
                 content.read(0, content.size),
                 name=output.name,
-                filename=output.file.rpartition("/")[2],
+                filename=path.rpartition("/")[2],
                 format=output.format,
                 runtime=output.runtime,
                 digest=file.digest,
-                source={"simulation": simulation, "task": file.task, "file": output.file},
+                source={"simulation": simulation, "task": file.task, "file": path},
                 tags=output.tags,
             )
             return msgspec.structs.replace(
                 done, id=model.id, name=model.name, reference=pinned(model.name, model.digest)
             )
         with self._database.read() as c:
-            artifact = results.artifact(c, simulation, file.task, output.file)
+            artifact = results.artifact(c, simulation, file.task, path)
         assert artifact is not None, "the task's result names it"
         source = ArtifactSource(
-            artifact=output.file,
+            artifact=path,
             digest=file.digest,
             simulation=simulation,
             task=file.task,
@@ -103,10 +111,29 @@ class SimulationOutputs:
             offset=artifact.offset,
             bytes=artifact.bytes,
         )
-        dataset = output.name or name
+        return self._register(output.name or name, source, output.tags, done)
+
+    def _make_whole(self, simulation: str, dataset: str, output: DeclaredOutput) -> MadeOutput | None:
+        """Make a dataset of all results and artifacts; None: it is being registered. Raise a PlatformError."""
+        packed = self._packing.pack(simulation)
+        done = MadeOutput(kind=output.kind, file=None, digest=packed.digest)
+        source = ArtifactSource(
+            artifact=RESULTS_NAME,
+            digest=packed.digest,
+            simulation=simulation,
+            task=ALL_TASKS,
+            object=packed.object,
+            offset=0,
+            bytes=packed.bytes,
+        )
+        return self._register(dataset, source, output.tags, done)
+
+    def _register(
+        self, dataset: str, source: ArtifactSource, tags: Sequence[str], done: MadeOutput
+    ) -> MadeOutput | None:
         version = self._datasets.version_of_source(dataset, source)
         if version is None:
-            version = self._datasets.register_source(dataset, source, output.tags)
+            version = self._datasets.register_source(dataset, source, tags)
         if version.state == "registering":
             return None
         if version.digest is None:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from common.errors import FormatMismatch, Invalid, TooManyTasks, TrustedNotAllowed, UnknownFormat
+from common.errors import FormatMismatch, Invalid, NotPlayable, TooManyTasks, TrustedNotAllowed, UnknownFormat
 from common.version import VERSION
 from core.domain.scheduling.communications import mpi
 from core.domain.scheduling.executor_config import ExecutorConfig
@@ -32,7 +32,7 @@ from core.domain.submissions.records import Model
 from core.domain.submissions.selection import LARGEST, checked_params, checked_selection, checked_sweep
 from core.domain.submissions.submission import MOST_WORLDS, RECORDS, Submission
 from core.services.datasets.catalogue import baselines
-from core.services.datasets.datasets import Datasets, check_name
+from core.services.datasets.datasets import PROGRAM, Datasets, check_name
 from core.services.scheduling.model_environments import with_lock
 from core.services.uploads import shipped_models
 from core.services.uploads.models import Models
@@ -101,6 +101,10 @@ class Resolver:
         unattended = submission.gang is not None and not msgspec.convert(submission.gang, Gang).attended
         if unattended and TaskPlan(plan).count != 1:
             raise Invalid("A gang of an operator, or with an image of its own, runs its command once: submit one task.")
+        if unattended and dataset.declared.extends == PROGRAM:
+            raise Invalid(
+                f"A gang of an operator, or with an image of its own, does not get the files of {dataset.name}."
+            )
         provenance = self._provenance(submission, dataset, runtime, plan)
         if model is not None and runtime is not None:
             provenance = self._described(provenance, runtime, model, model.source)
@@ -166,6 +170,11 @@ class Resolver:
     def _check_gang(self, submission: Submission, dataset: Dataset) -> None:
         """Raise Invalid for a gang that cannot run here, and for a dataset of gangs without one."""
         if submission.gang is None:
+            if dataset.declared.extends == PROGRAM:
+                raise NotPlayable(
+                    f"The dataset {dataset.name} holds files, not scenarios: a program with a `gang` reads them"
+                    " (docs/programs.md); scenarios need a dataset.json (docs/datasets.md)."
+                )
             if dataset.declared.gang:
                 raise Invalid(f"{dataset.name} is for gangs: add `gang`: {{`size`, `command`}}.")
             return
@@ -347,8 +356,15 @@ class Resolver:
 def _check_outputs(submission: Submission) -> None:
     """Raise Invalid for outputs that can never be made."""
     outputs = declared_outputs(submission.outputs)
-    if outputs and (submission.gang is None or not msgspec.convert(submission.gang, Gang).attended):
-        raise Invalid("`outputs` are files of a program: add a `gang` that the platform starts itself.")
+    if submission.gang is None or not msgspec.convert(submission.gang, Gang).attended:
+        for name, output in outputs.items():
+            if output.file is not None:
+                raise Invalid(
+                    f"`outputs.{name}.file` is a file of a program: add a `gang` that the platform starts itself, or"
+                    " leave `file` out for the results as a dataset."
+                )
+    if outputs and submission.dry_run:
+        raise Invalid("A dry run has no `outputs`.")
     for name, output in outputs.items():
         if output.runtime is not None:
             catalogue.runtime(output.runtime)

@@ -112,6 +112,7 @@ class JoinedPod(JoinedNode):
             programs=[replace(program, launcher=[*map(self._own, program.launcher)]) for program in gang.programs],
             packages=packages,
             times=times,
+            data=gang.data and self._place(gang.data, "dataset"),
         )
         if gang.level is None:  # what its devices need
             gang = replace(gang, environ=self.folders.environ, libraries=self.folders.libraries)

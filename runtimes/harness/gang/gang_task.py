@@ -62,6 +62,8 @@ class LocalGangSpec:
     its loader searches besides; ``rules``: what is read from the log (`rank.LogRules`); ``templates``: files of the
     case in which parameters are written in place of their names; ``environ``: variables of the program; ``contents``:
     texts of files of the case, by their paths, beside those of the model.
+
+    ``data``: the folder of the dataset's files, if it has any for programs.
     """
 
     python: str
@@ -86,6 +88,7 @@ class LocalGangSpec:
     templates: Sequence[str] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
     contents: Mapping[str, str] = field(default_factory=dict)
+    data: str | None = None
 
     @property
     def numbers(self) -> range:
@@ -101,6 +104,8 @@ class LocalGangSpec:
         if self.level is None:
             return None
         besides = [] if self.root is None else [self.harness, *([] if self.times is None else [self.times])]
+        if self.data is not None:
+            besides.append(self.data)
         return {
             "readonly": [*self.packages, *readonly, *besides],
             "hosts": self.hosts,

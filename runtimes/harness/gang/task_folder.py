@@ -29,7 +29,7 @@ OWN_PACKAGES = Path(__file__).with_name("program")
 
 
 class CannotFill(Exception):
-    """A template of a case cannot be fill_template with the parameters of a task."""
+    """A template of a case cannot be filled with the parameters of a task."""
 
 
 class TaskFolder:
@@ -126,9 +126,9 @@ class TaskFolder:
             "WINDTUNNEL_OUTPUT": self._output.name,
             CHECKPOINT: "checkpoints",
         }
-        restore = None if self._task.restore is None else self._gang.path_inside(self._task.restore)
-        times = None if self._gang.times is None else self._gang.path_inside(self._gang.times)
-        optional = {TIMES: times, "WINDTUNNEL_RESTORE": restore}
+        gang = self._gang
+        places = {TIMES: gang.times, "WINDTUNNEL_RESTORE": self._task.restore, "WINDTUNNEL_DATASET": gang.data}
+        optional = {name: None if path is None else gang.path_inside(path) for name, path in places.items()}
         optional[RULES] = json.dumps(self._gang.rules) if self._gang.rules else None
         if self._gang.start == "launch":
             paths["WINDTUNNEL_TASKS"] = self.tasks.name

@@ -10,6 +10,7 @@ from typing import Any
 
 from common.errors import NotPrepared, Unsupported
 from core.domain.scheduling.launches import PACKAGED, Launch, LaunchStatus, Phase
+from datasets.versions.program_files import files_of
 from workers.executors.slurm.commands import Commands
 from workers.executors.slurm.folders import Folders
 from workers.executors.slurm.jobs import NODES, PREFIX, Job, SlurmOptions, arguments, array_of, launch_status
@@ -139,10 +140,11 @@ class SlurmExecutor:
         environment = own_environment(launch.environment, prepared.cache) if launch.environment else None
         packaged = launch.gang is not None and launch.gang.communication == PACKAGED
         missing = environment is None if packaged else gang_packages(launch, prepared.environments, environment) is None
-        if missing or (launch.environment and environment is None):
+        data = files_of(prepared.plays, launch.play) if launch.play else None
+        if missing or (launch.environment and environment is None) or (launch.play and data is None):
             raise NotPrepared(
-                f"The packages of the program of simulation {launch.simulation_id} are not in the shared folder; they"
-                " are staged again."
+                f"What the program of simulation {launch.simulation_id} needs is not in the shared folder; it is staged"
+                " again."
             )
         return {
             "launch": {**asdict(launch), "token": "", "url": self._options.runner_api_url or launch.url},
@@ -150,6 +152,7 @@ class SlurmExecutor:
             "folder": str(folder / f"task.{TASK}"),
             "environments": str(prepared.environments),
             "environment": None if environment is None else str(environment),
+            "data": None if data is None else str(data),
             "builds": str(prepared.builds),
             "level": 3 if self._options.sandbox else 0,
         }
