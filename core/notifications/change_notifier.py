@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from common.errors import PlatformError, TooManyStreams
 from core.notifications.notifier import Notifier
-from core.store import comparisons, pipelines, simulations
+from core.store import simulations
+from core.store.comparisons import COMPARISONS
 from core.store.database import Connection, Database
+from core.store.pipelines import PIPELINES
 
 logger = logging.getLogger(__name__)
 
@@ -174,6 +176,6 @@ def simulation_waiters(changes: ChangeNotifier, *, slots: int) -> Waiters:
 
 def _versions(c: Connection, ids: Sequence[str]) -> Mapping[str, int]:
     versions = simulations.versions(c, ids)
-    for others in (comparisons, pipelines):
+    for others in (COMPARISONS, PIPELINES):
         versions |= others.versions(c, [id for id in ids if id not in versions and id != LIST])
     return versions | {LIST: int(simulations.last_change(c) * 1e6)} if LIST in ids else versions

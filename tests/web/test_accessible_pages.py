@@ -26,6 +26,7 @@ PAGES = {
     "/comparisons/<id>": "/comparisons/{comparison}",
     "/comparisons/<id>/report": "/comparisons/{comparison}/report",
     "/pipelines": "/pipelines",
+    "/pipelines/new": "/pipelines/new",
     "/pipelines/<id>": "/pipelines/{pipeline}",
     "/data": "/data",
     "/data/<name>": "/data/car_street?whole=1",

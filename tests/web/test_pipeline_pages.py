@@ -1,5 +1,6 @@
 """Pages of pipelines: the picture and the list of steps follow the states, and steps are run again from there."""
 
+import json
 from typing import Any
 
 from flask.testing import FlaskClient
@@ -7,6 +8,8 @@ from playwright.sync_api import Page, expect
 
 from core.services.platform import Platform
 from tests.api.conftest import LeasingWorker
+from tests.browser import Errors
+from web.pipeline_form import EXAMPLE
 from web.step_picture import MOST_STEPS, ShownStep, columns_of, picture_of
 
 
@@ -52,6 +55,39 @@ def test_a_pipeline_is_followed_in_its_picture_and_run_again_from_a_step(
     expect(page.locator(".statusline")).to_contain_text("cancelled")
     page.get_by_role("button", name="Go on").click()
     expect(page.locator("#step-report")).to_contain_text("waiting")
+
+
+def test_a_pipeline_is_begun_on_the_page_and_its_steps_are_edited(
+    page: Page, page_errors: Errors, origin: str, client: FlaskClient
+) -> None:
+    page_errors.expect("422")
+    page.goto(f"{origin}/pipelines")
+    page.get_by_role("link", name="New pipeline").click()
+    document = page.get_by_role("textbox", name="Document")
+    assert json.loads(document.input_value()) == EXAMPLE
+    for text, words in (
+        ('[{"name": "one"', "This is not JSON"),
+        ("7", "A pipeline is an object"),
+        (json.dumps([step("one", "tow")]), "waits for a step 'tow'"),
+        (json.dumps({"steps": [step("one")], "nam": "x"}), "Unknown field"),
+    ):
+        document.fill(text)
+        page.get_by_role("button", name="Begin").click()
+        expect(page.get_by_role("alert")).to_contain_text(words)
+        expect(document).to_have_value(text)
+    document.fill(json.dumps([step("one")]))
+    page.get_by_role("button", name="Begin").click()
+    expect(page.locator("#step-one")).to_contain_text("ready")
+    [created] = client.get("/v1/pipelines").json["items"]
+    page.get_by_role("link", name="Edit a copy of its steps").click()
+    copied = json.loads(document.input_value())
+    [again] = copied["steps"]
+    assert list(copied) == ["steps"] and step("one")["submission"].items() <= again["submission"].items(), copied
+    document.fill(json.dumps({"name": "second", **copied}))
+    page.get_by_role("button", name="Begin").click()
+    expect(page.get_by_role("heading", name="second")).to_be_visible()
+    second, first = client.get("/v1/pipelines").json["items"]
+    assert first["id"] == created["id"] and second["name"] == "second"
 
 
 def test_each_step_is_to_the_right_of_those_that_it_waits_for() -> None:

@@ -1,7 +1,9 @@
-"""Pages of pipelines: list, and one pipeline with a picture of its steps, their states, runs and outputs."""
+"""Pages of pipelines: list, form, and one pipeline with a picture of its steps, their states, runs and outputs."""
 
 import json
+import secrets
 from collections.abc import Mapping
+from http import HTTPStatus
 from urllib.parse import urlencode
 
 import msgspec
@@ -9,7 +11,10 @@ from flask import Blueprint, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from web import step_picture
-from web.api_client import api, path_of
+from web.api_client import Refused, api, path_of
+from web.field_problems import field_problems
+from web.form_fields import UnreadableField, key_of, text_of
+from web.pipeline_form import EXAMPLE, pipeline_request, requested_document, text_of_document
 from web.states import STATES
 
 blueprint = Blueprint("pipelines", __name__, url_prefix="/pipelines")
@@ -20,6 +25,10 @@ PAGE_ITEMS = 50
 class _ListedPage(msgspec.Struct):
     items: list[dict[str, object]]
     next: str | None = None
+
+
+class _CreatedPipeline(msgspec.Struct):
+    id: str
 
 
 class _ShownPipeline(msgspec.Struct):
@@ -44,6 +53,39 @@ def index() -> str:
     }
     part = request.headers.get("HX-Target") == "rows"
     return render_template(f"pipelines/{'rows' if part else 'list'}.html", **shown)
+
+
+@blueprint.get("/new")
+def new() -> str:
+    """Show the form of a pipeline, with an example or the steps of another one."""
+    source = next(iter(request.args.getlist("from")), "")
+    document = requested_document(api().get(path_of("pipelines", source))) if source else EXAMPLE
+    return form(text_of_document(document))
+
+
+@blueprint.post("/new")
+def create() -> str | Response | tuple[str, int]:
+    """Create a pipeline; a request that is refused is shown again with the reason."""
+    fields = request.form.to_dict(flat=False)
+    text = text_of(fields, "document")
+    try:
+        body = pipeline_request(text)
+        created = api().post("/v1/pipelines", body, headers={"Idempotency-Key": key_of(fields, body)})
+    except UnreadableField as error:
+        return form(text, error.problem), HTTPStatus.UNPROCESSABLE_ENTITY
+    except Refused as error:
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            raise
+        return form(text, error.problem), error.status
+    return redirect(url_for("pipelines.show", id=msgspec.convert(created.json(), _CreatedPipeline).id), 303)
+
+
+def form(document: str, problem: Mapping[str, object] | None = None) -> str:
+    """Return the page of the form, with the text of its document, and the problem that it has."""
+    problems = field_problems(problem, {"document": [document]}, {"": "document"})
+    return render_template(
+        "pipelines/new.html", document=document, problem=problem, problems=problems, key=secrets.token_hex(16)
+    )
 
 
 @blueprint.get("/<id>")
