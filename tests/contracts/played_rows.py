@@ -118,7 +118,12 @@ def played(
 
 
 def main() -> None:
-    options = json.loads(sys.argv[1])
+    with tempfile.TemporaryDirectory() as folder:
+        tempfile.tempdir = folder  # where models get their folders
+        _compare(json.loads(sys.argv[1]))
+
+
+def _compare(options: Mapping[str, Any]) -> None:
     models = Models(options)
     model = models.load()
     random = np.random.default_rng(options["seed"])
