@@ -13,7 +13,7 @@ from runtimes.harness.gang.attempts import NOT_LISTENING
 from runtimes.harness.gang.gang_task import LaunchedProgram, LocalGangSpec
 from runtimes.harness.runner.process_spec import ENTRIES, ENVIRONMENT_FOLDERS
 from runtimes.packages.package_case import PackageCase, read_case
-from runtimes.packages.package_installer import ROOT, library_folders
+from runtimes.packages.package_installer import BESIDE, ROOT, library_folders
 from workers.executors.kubernetes.gang_pods import members_of
 from workers.runner_processes import StartedProcess
 from workers.warm_runners import HARNESS, ControlledRunner, PreparedFolders, base_interpreter, own_environment
@@ -160,7 +160,7 @@ def program_files(
     if environment is None:
         return None
     mpi = environments.ready(catalogue.communications()[MPI], prepared)  # where coupled programs have run before
-    times = None if mpi is None else _rank_times([mpi])
+    times = _rank_times([environment / BESIDE, *([] if mpi is None else [mpi])])
     return ProgramFiles(root=environment / ROOT, case=read_case(model), times=times)
 
 

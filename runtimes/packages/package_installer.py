@@ -7,6 +7,7 @@ the versions that a newer one replaces.
 import fnmatch
 import functools
 import hashlib
+import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -15,6 +16,8 @@ from typing import Protocol
 
 from common.errors import BadRequirements, NotFound
 from runtimes import environments
+from runtimes.catalogue import RANK_TIMES
+from runtimes.compiled_code import CannotCompile, CompiledCode
 from runtimes.environments import Progress
 from runtimes.packages.deb_archive import DebArchive
 from runtimes.packages.package_index import BadSignature, download, read_index
@@ -24,8 +27,10 @@ from runtimes.packages.package_tree import PackageTree
 
 #: The locks that the platform ships, one for each list of packages; `scripts.package_locks` writes them.
 LOCKS = Path(__file__).with_name("locks")
-#: The folder of an environment that is the root of sandboxes.
-ROOT = "root"
+#: The folder of an environment that is the root of sandboxes; a folder of what the platform has built beside it.
+ROOT, BESIDE = "root", "beside"
+#: The launcher of MPI in a root, with which come ranks whose communication is measured.
+LAUNCHER = "usr/bin/mpirun"
 #: Debian's names of architectures.
 ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -108,8 +113,20 @@ class PackageInstaller:
             tree.add(package.name, DebArchive(path, package.name))
             path.unlink()
         tree.finish(lock.links)
+        if os.path.lexists(root / LAUNCHER):
+            self._build_rank_times(folder / BESIDE, progress)
         environments.freeze(folder)
         progress("ready", 1.0)
+
+    def _build_rank_times(self, folder: Path, progress: Progress) -> None:
+        """Build the library that measures how ranks communicate, if this machine has a compiler."""
+        folder.mkdir(mode=0o755)
+        code = CompiledCode(RANK_TIMES)
+        progress(f"compiling {code.output}", None)
+        try:
+            code.build(folder)
+        except CannotCompile as error:
+            progress(f"without compiled code, so {code.without}: {error}", None)
 
     def _file(self, package: LockedPackage, folder: Path) -> Path:
         """Write a package's file into a folder: from the object store, or else from a mirror, which is stored then.

@@ -116,6 +116,7 @@ def test_a_melt_has_the_energy_of_its_lattice_and_the_state_that_another_program
         assert metrics["pressure"] == pytest.approx(reference["pressure"], rel=0.08)
         assert len(result["timing"]["ranks"]) == 2
         assert all(rank["computing"] > 0 for rank in result["timing"]["ranks"])
+        assert all(rank["waiting"] > 0 and rank["sent"] > 0 for rank in result["timing"]["ranks"])
 
 
 def test_a_melt_has_the_same_energy_on_one_two_and_four_ranks(platform: PlatformProcess) -> None:

@@ -14,13 +14,14 @@ import pytest
 
 from common.errors import BadRequirements, NotFound
 from datasets.objectstore.filesystem import FilesystemStore
+from runtimes.compiled_code import find_compiler
 from runtimes.environments import CannotPrepare, OutOfSpace
 from runtimes.packages.deb_archive import BadPackage, DebArchive, alternatives
 from runtimes.packages.debian_versions import compare, satisfies
 from runtimes.packages.package_case import parse_case
 from runtimes.packages.package_closure import Dependency, IndexedPackage, PackageSet, parse_dependencies
 from runtimes.packages.package_index import BadSignature, signed_text
-from runtimes.packages.package_installer import PackageInstaller, library_folders, shipped_locks
+from runtimes.packages.package_installer import BESIDE, PackageInstaller, library_folders, shipped_locks
 from runtimes.packages.package_lock import read_lock
 from runtimes.packages.package_options import PackageOptions
 from runtimes.packages.package_tree import PackageTree
@@ -279,6 +280,22 @@ def test_a_lock_pins_every_package_and_is_unpacked_without_the_mirror(served: Se
     assert (root / "usr/bin/solver").read_bytes() == b"#!/bin/sh\n"
     assert library_folders(root) == ["/usr/lib/solver"]
     assert stat.S_IMODE((root / "usr/bin/solver.real").stat().st_mode) == 0o555
+
+
+@needs_gpg
+@pytest.mark.skipif(find_compiler() is None, reason="needs a compiler")
+def test_packages_with_a_launcher_of_ranks_have_the_library_that_measures_ranks_beside_them(
+    served: ServedMirror, tmp_path: Path
+) -> None:
+    served.mirror.add("launcher", "1.0", entry("./usr/bin/mpirun", b"#!/bin/sh\n", 0o755))
+    served.mirror.sign("amd64")
+    for name in ("launcher", "solver"):
+        place = tmp_path / name
+        place.mkdir()
+        served.installer().install(served.resolve(name), place, lambda *_: None)
+        built = [path.name for path in (place / BESIDE).glob("*")]
+        assert built == (["libwindtunnel_mpi_times.so"] if name == "launcher" else [])
+        assert sorted(path.name for path in place.iterdir()) == [*([BESIDE] if built else []), "root"]
 
 
 @needs_gpg
