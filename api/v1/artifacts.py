@@ -1,4 +1,4 @@
-"""Routes /v1/simulations/{id}/artifacts, /archive and /tasks/{task}/replay: files of a simulation, with byte ranges."""
+"""Routes /v1/simulations/{id}/artifacts, /archive, /tasks/{task}/replay and /pictures: files of a simulation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -44,6 +44,7 @@ from common.errors import (
     UnknownDataset,
     UnknownSimulation,
 )
+from core.services.analysis.task_pictures import as_picture
 
 blueprint = Blueprint("artifacts", __name__, url_prefix="/v1/simulations/<id:id>", description="Files of a simulation.")
 
@@ -163,3 +164,20 @@ def get_task_replay(query: dict[str, Any], id: str, task: int) -> Response:
     if format == "svg":
         blob = svg_of(blob)
     return serve(blob.read, size=blob.size, etag=blob.etag, media_type=REPLAYS[format], headers=SANDBOXED)
+
+
+@blueprint.operation(
+    "GET /tasks/<task:task>/pictures/<file:name>",
+    Success(description="The picture.", media={"*/*": BINARY}, headers=DOWNLOAD_HEADERS),
+    other_responses={206: PARTIAL_CONTENT | {"content": {"*/*": {"schema": BINARY}}}, 304: NOT_MODIFIED},
+    errors=[UnknownSimulation, UnknownArtifact, NotAcceptable, PreconditionFailed, RangeNotSatisfiable],
+)
+@blueprint.takes(RangeHeaders, location="headers")
+def get_task_picture(headers: dict[str, object], id: str, task: int, name: str) -> Response:
+    """Get an artifact of a task as a picture, to be shown in a page
+
+    A PNG, JPEG, WebP or SVG, by its content and not by its name, of at most 16 MiB (SVG: 2 MiB) and the pixels of a
+    4K screen. Anything else is refused with 406. No script runs in an SVG, and nothing is loaded for it.
+    """
+    picture = as_picture(services().results.artifact(id, task, name))
+    return serve(picture.read, size=picture.size, etag=picture.etag, media_type=picture.media_type, headers=SANDBOXED)

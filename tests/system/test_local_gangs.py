@@ -264,6 +264,24 @@ print(json.dumps({"problem": made.stderr + listed.stderr}))
     assert played.metrics == {"problem": ""}, (played.metrics, played.error)
 
 
+def test_a_rank_may_become_the_user_that_it_is_and_no_other(here: GangHere) -> None:
+    program = """
+import json, os
+def refused(change, value):
+    try:
+        change(value)
+    except PermissionError:
+        return True
+    return False
+print(json.dumps({
+    "itself": not refused(os.setuid, os.getuid()) and not refused(os.setgid, os.getgid()),
+    "root": not refused(os.setuid, 0) or not refused(os.setgid, 0),
+    "another": not refused(os.setuid, os.getuid() + 1) or not refused(os.setgid, os.getgid() + 1),
+}))
+"""
+    assert here.run(program, size=1).metrics == {"itself": True, "root": False, "another": False}
+
+
 def test_replicas_find_each_other_by_the_names_that_they_have_on_kubernetes(here: GangHere) -> None:
     played = here.run(MEETING, size=4)
     assert (played.status, played.metrics["sum"]) == ("ok", 6), played.error

@@ -8,8 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import Page, expect
 
 from tests.archives import zipped
+from tests.browser import browser as browser
+from tests.browser import context as context
+from tests.browser import keep_picture
+from tests.browser import page as page
+from tests.browser import page_errors as page_errors
+from tests.browser import pytest_runtest_makereport as pytest_runtest_makereport
 from tests.system.platform_process import PlatformProcess
 from tests.waiting import until
 
@@ -138,7 +145,29 @@ def test_a_cantilever_bends_as_beam_theory_says(platform: PlatformProcess) -> No
         shear = 1.2 * load * 100 / (105_000 * 10 * thickness)
         assert result["metrics"]["deflection"] == pytest.approx(bending + shear, rel=2e-3)
         assert result["metrics"]["reaction"] == pytest.approx(load)
-        assert [artifact["name"] for artifact in result["artifacts"]] == ["beam.frd"]
+        assert [artifact["name"] for artifact in result["artifacts"]] == ["beam.frd", "beam.svg"]
+
+
+def test_what_simulators_compute_is_seen_side_by_side_over_a_sweep(page: Page, platform: PlatformProcess) -> None:
+    sweeps = {
+        "cantilever": ("beam.svg", {"thickness": [2.0, 3.0, 4.0, 5.0], "load": [60.0, 120.0]}, {}),
+        "lammps_melt": ("melt.png", {"temperature": [0.5, 3.0, 8.0]}, {"steps": 400, "cells": 6}),
+    }
+    for dataset, (picture, sweep, params) in sweeps.items():
+        found = results(platform, dataset=dataset, sweep=sweep, params=params)
+        (newest,) = platform.http.get("/v1/simulations", params={"limit": 1}).json()["items"]
+        page.goto(f"{platform.url}/simulations/{newest['id']}")
+        grid = page.get_by_role("region", name=f"{picture} of {len(found)} tasks")
+        expect(grid.get_by_role("img")).to_have_count(len(found))
+        for image in grid.get_by_role("img").all():
+            image.scroll_into_view_if_needed()
+            until(lambda image=image: image.evaluate("image => image.complete && image.naturalWidth > 100"))
+        grid.get_by_role("heading").scroll_into_view_if_needed()
+        keep_picture(page, dataset)
+        grid.get_by_role("link").last.click()
+        shown = page.get_by_role("region", name="Pictures").get_by_role("img")
+        until(lambda shown=shown: shown.evaluate("image => image.complete && image.naturalWidth > 100"))
+        keep_picture(page, f"{dataset}-task")
 
 
 def test_a_simulator_of_ones_own_case_is_resolved_from_the_signed_index(platform: PlatformProcess) -> None:

@@ -11,6 +11,7 @@ from web import formatting, snippets
 from web.api_client import api, path_of
 from web.declared_metrics import metrics_of, score_of
 from web.form_fields import number_of
+from web.picture_grid import picture_grid
 from web.reruns import rerun_of
 from web.states import STATES
 
@@ -57,6 +58,7 @@ def live_parts(simulation: Mapping[str, Any], dataset: Mapping[str, Any]) -> dic
         "events": merged_events(events),
         "ended": ended,
         "rerun": rerun_of(simulation),
+        "pictures": picture_grid(simulation, request.args.to_dict()),
         "summary": api().find(f"{path}/summary", missing=(409,)) if ended else None,  # 409: it is being summarized
         "since": request.args.get("since") or (events[-1]["number"] if events else 0),
     }

@@ -13,6 +13,7 @@ from web.api_client import Refused, api, path_of
 from web.declared_metrics import metrics_of
 from web.form_fields import Fields, seconds_of
 from web.parameter_fields import changes_of, parameter_fields
+from web.picture_grid import pictures_of
 from web.reruns import reruns_of, result_of
 from web.task_request import task_request, values_of
 from web.views.simulation import dataset_of
@@ -43,6 +44,7 @@ def page(
         metrics=metrics_of(dataset),
         task=task,
         result=result,
+        pictures=pictures_of(result),
         at=seconds_of(request.args.get("at", "")),
         previous=task - 1 if task else None,
         following=task + 1 if task + 1 < total else None,

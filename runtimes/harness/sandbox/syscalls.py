@@ -61,11 +61,12 @@ symlink 88 -, symlinkat 266 36, link 86 -, linkat 265 37, utimensat 280 88, sche
 """
 
 #: Calls that ranks of a coupled program need besides those of a program: they listen, have sessions of their own, and
-#: start programs as make does, which sets the user that it has.
+#: start programs as make does, which sets the user that it has; gnuplot does so first of all.
 RANK_ROWS = """
 listen 50 201, accept 43 202, accept4 288 242, setsid 112 157, setpgid 109 154, recvmmsg 299 243,
 timerfd_create 283 85, timerfd_settime 286 86, timerfd_gettime 287 87, signalfd4 289 74,
-mknod 133 -, mknodat 259 33, fchdir 81 50, setresuid 117 147, setresgid 119 149
+mknod 133 -, mknodat 259 33, fchdir 81 50, setresuid 117 147, setresgid 119 149,
+setuid 105 146, setgid 106 144
 """
 
 #: Questions for extended attributes, to which the files of ranks answer that they have none: `ls` and `cp` go on then.
