@@ -16,6 +16,7 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         ),
     },
     "tests/system/test_packaged_datasets.py": {"*": "downloads 270 MB of Debian's packages"},
+    "tests/system/test_packaged_examples.py": {"*": "downloads 550 MB of Debian's packages"},
     "tests/system/test_cluster_measures.py": {
         "test_the_box_of_lammps_has_one_energy_and_its_time_in_all_reduce_is_measured": (
             "downloads LAMMPS twice, 200 MB; ranks of MPI are measured in every run, in test_local_gangs.py"
