@@ -9,6 +9,7 @@ EXAMPLE_ID = "01jz8w0k5qv3r1m9c2t7x4b6ne"
 PARAMETERS: Mapping[tuple[str, str], tuple[str, str | int]] = {
     ("simulations", "id"): ("Id of the simulation, as in the answer to its submission.", EXAMPLE_ID),
     ("simulations", "task"): ("Number of the task, from 0; -1 for the simulation as a whole.", 0),
+    ("simulations", "connection"): ("Id of the connection, as in the answer to its request.", EXAMPLE_ID),
     ("simulations", "name"): ("Name of the artifact, which may contain folders.", "trace.f32.zz"),
     ("comparisons", "id"): ("Id of the comparison, as in the answer to its request.", EXAMPLE_ID),
     ("pipelines", "id"): ("Id of the pipeline, as in the answer to its request.", EXAMPLE_ID),

@@ -24,6 +24,7 @@ from common.errors import (
     Gone,
     Invalid,
     LaunchRefused,
+    LooksNotAllowed,
     Misdirected,
     NodeFull,
     NotAcceptable,
@@ -34,6 +35,7 @@ from common.errors import (
     PlatformError,
     PreconditionFailed,
     RangeNotSatisfiable,
+    RunnerSilent,
     StalledBody,
     StillRunning,
     StorageFull,
@@ -101,6 +103,7 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
     Unauthorized: ProblemType(HTTPStatus.UNAUTHORIZED, _AUTHENTICATE),
     Forbidden: ProblemType(HTTPStatus.FORBIDDEN),
     FinalUpload: ProblemType(HTTPStatus.FORBIDDEN),
+    LooksNotAllowed: ProblemType(HTTPStatus.FORBIDDEN),
     NotFound: ProblemType(HTTPStatus.NOT_FOUND),
     WrongMethod: ProblemType(HTTPStatus.METHOD_NOT_ALLOWED),
     NotAcceptable: ProblemType(HTTPStatus.NOT_ACCEPTABLE),
@@ -133,6 +136,7 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
     UploadsBusy: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, RETRY),
     NodeFull: ProblemType(HTTPStatus.INSUFFICIENT_STORAGE),
     NotPrepared: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, RETRY),
+    RunnerSilent: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, RETRY),
     StorageFull: ProblemType(HTTPStatus.INSUFFICIENT_STORAGE),
 }
 

@@ -24,12 +24,16 @@ from runtimes.harness.runner.runner_api_messages import (
     DeathReport,
     LeaseEntries,
     LeaseRequest,
+    LookRequests,
     ModelRefusal,
     Name,
     NewestCheckpoint,
+    PieceQuery,
     Position,
     ProgressReport,
     TaskFileHeader,
+    pack_look,
+    unpack_look,
     unpack_report,
 )
 from runtimes.harness.visible_text import visible
@@ -38,11 +42,15 @@ logger = logging.getLogger(__name__)
 
 #: Most bytes of a request body; a task's file is not held in memory, and comes in chunks.
 LARGEST = 64 << 20
+#: Most bytes of a file that a look has seen.
+LARGEST_LOOK = 1 << 20
 CHUNK = 1 << 20
 _PATH = re.compile(r"/v1/launches/([0-9a-z]{1,40})(?:/([a-z]+))?")
 #: A file that a task stores, and the newest checkpoint of a task with its files.
 _STORED_FILE = re.compile(r"/v1/launches/([0-9a-z]{1,40})/(output|checkpoint)/file")
 _FILE = re.compile(r"/v1/launches/([0-9a-z]{1,40})/(model|play|environment)")
+#: The bytes that people send to a port of a program.
+_TUNNEL = re.compile(r"/v1/launches/([0-9a-z]{1,40})/tunnel")
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})", re.ASCII)
 #: Seconds that a runner waits for its launch within one request; less than its timeout for responses.
 WAIT = 20.0
@@ -81,6 +89,8 @@ def create(leases: Leases, *, links: bool = False, wait: float = WAIT) -> Callab
         try:
             if (match := _FILE.fullmatch(environ["PATH_INFO"])) and environ["REQUEST_METHOD"] == "GET":
                 return _file(leases, _authenticated(leases, match[1], environ), match[2], environ, start, links=links)
+            if (match := _TUNNEL.fullmatch(environ["PATH_INFO"])) and environ["REQUEST_METHOD"] == "GET":
+                return _pull_pieces(leases, _authenticated(leases, match[1], environ), environ, start)
             if match := _STORED_FILE.fullmatch(environ["PATH_INFO"]):
                 launch = _authenticated(leases, match[1], environ)
                 if environ["REQUEST_METHOD"] == "GET":
@@ -169,6 +179,14 @@ def _stored_file(leases: Leases, launch: CachedLaunch, environ: Environ, start: 
     return chain((first_chunk,), chunks)
 
 
+def _pull_pieces(leases: Leases, launch: CachedLaunch, environ: Environ, start: Start) -> Iterable[bytes]:
+    """Answer with bytes that a person has sent to a port of a program, once there are any."""
+    query = _query(PieceQuery, environ)
+    body = pack_look(*leases.looks.tunnels.pull(launch.simulation, query.id, "program", query.number))
+    start("200 OK", [("Content-Type", "application/octet-stream"), ("Content-Length", str(len(body)))])
+    return [body]
+
+
 def _store(leases: Leases, launch: CachedLaunch, kind: str, environ: Environ) -> tuple[int, object]:
     """Store a file of a task as it arrives, without holding it in memory."""
     length = int(environ.get("CONTENT_LENGTH") or 0)
@@ -251,14 +269,13 @@ def _positions(body: bytes) -> list[tuple[str, int, str, int]]:
 def _heartbeat(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
     reported = _positions(body)
     positions = leases.heartbeat(launch, reported)
-    return 200, {
-        "leases": [
-            {"start": start, "lost": True}
-            if position is None
-            else {"start": start, "cursor": position.cursor, "stop": position.stop}
-            for (_, start, _, _), position in zip(reported, positions, strict=True)
-        ]
-    }
+    standings = [
+        {"start": start, "lost": True}
+        if position is None
+        else {"start": start, "cursor": position.cursor, "stop": position.stop}
+        for (_, start, _, _), position in zip(reported, positions, strict=True)
+    ]
+    return 200, {"leases": standings, **({"looked": True} if leases.looks.are_waiting(launch.simulation) else {})}
 
 
 def _leave(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
@@ -287,6 +304,27 @@ def _newest_checkpoint(leases: Leases, launch: CachedLaunch, body: bytes, enviro
     return 200, NewestCheckpoint(leases.task_files.newest(launch.simulation, task))
 
 
+def _looks(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, object]:
+    """Answer with looks into the launch's tasks, once there are any, which may take a while."""
+    return 200, LookRequests(list(leases.looks.take(launch.simulation)))
+
+
+def _answer_look(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, object]:
+    try:
+        answer, data = unpack_look(body)
+    except msgspec.MsgspecError as error:
+        raise BadRequest(str(error)) from None
+    if len(data) > LARGEST_LOOK:
+        raise TooLarge()
+    leases.looks.answer(launch.simulation, answer, data)
+    return 200, {}
+
+
+def _push_piece(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, object]:
+    query = _query(PieceQuery, environ)
+    return 200, leases.looks.tunnels.push(launch.simulation, query.id, "program", query.number, body)
+
+
 def _refused(leases: Leases, launch: CachedLaunch, body: bytes, environ: Environ) -> tuple[int, Any]:
     leases.fail(launch, visible(_parsed(ModelRefusal, body).reason))
     return 200, {}
@@ -309,4 +347,7 @@ _OPERATIONS: Mapping[tuple[str, str | None], Callable[[Leases, CachedLaunch, byt
     ("POST", "checkpoint"): _checkpoint,
     ("POST", "progress"): _progress,
     ("GET", "checkpoint"): _newest_checkpoint,
+    ("GET", "looks"): _looks,
+    ("POST", "looks"): _answer_look,
+    ("POST", "tunnel"): _push_piece,
 }

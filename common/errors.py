@@ -74,6 +74,18 @@ class UnknownFile(NotFound):
     """This version of the dataset has no file with that path. `GET .../files` lists them."""
 
 
+class UnknownTaskFile(NotFound):
+    """The task shows no file or folder of this name at present. `GET .../files` lists them."""
+
+
+class LooksNotAllowed(PlatformError):
+    """This platform lets nobody look into tasks while they run. Its operator allows it: WINDTUNNEL_LOOK_INSIDE=yes."""
+
+
+class RunnerSilent(PlatformError):
+    """The runner of the task has not answered in time. Try again shortly."""
+
+
 class NotAcceptable(PlatformError):
     """None of the media types in `Accept` is available here; the detail lists those that are."""
 
@@ -88,6 +100,14 @@ class Unsupported(Conflict):
 
 class IllegalTransition(Conflict):
     """The state of the simulation does not allow this. `GET` it to see its state."""
+
+
+class TaskNotAtWork(Conflict):
+    """The task does not run at present, and it can be looked into only while it does. `GET .../results` has results."""
+
+
+class PortNotReached(Conflict):
+    """The program does not listen at this port of its sandbox, or it cannot be reached there."""
 
 
 class NotFinished(Conflict):

@@ -168,6 +168,12 @@ class Settings:
     #: change its own score: ``yes``, ``no``, or ``auto``, which allows it on a laptop alone: a server on loopback,
     #: without further names, proxies and executors.
     trusted: str = "auto"
+    #: Whether people may look into tasks of programs while they run: their folders, growing files, and what each rank
+    #: prints. Each look is recorded.
+    look_inside: bool = False
+    #: Ports of programs that people may connect to while they run, such as ``6006,8888``, if they may look inside;
+    #: empty: none. Each connection is recorded.
+    forwarded_ports: tuple[str, ...] = ()
     #: Port of the dispatcher's Prometheus metrics of executors; 0: none. The API's metrics are at its ``/metrics``.
     metrics_port: int = 0
     #: Port of the jobs role's Prometheus metrics of queues and workers; 0: none.
@@ -237,6 +243,8 @@ class Settings:
                 raise ValueError(f"{PREFIX}{name.upper()}: at least 1, not {getattr(settings, name)}")
         if settings.body_timeout <= timedelta(0):
             raise ValueError(f"{PREFIX}BODY_TIMEOUT: more than 0 seconds are needed")
+        if wrong := [text for text in settings.forwarded_ports if not (text.isdecimal() and 0 < int(text) < 1 << 16)]:
+            raise ValueError(f"{PREFIX}FORWARDED_PORTS: {', '.join(wrong)}: ports are numbers from 1 to 65535")
         try:
             networks(settings.trusted_proxies)
         except ValueError as error:
@@ -257,6 +265,11 @@ class Settings:
         """Whether a submission may have its model run in the evaluator's process."""
         laptop = self.host in LOOPBACK and not (self.names or self.trusted_proxies or self.executors)
         return self.trusted == "yes" or (self.trusted == "auto" and laptop)
+
+    @property
+    def ports_of_programs(self) -> frozenset[int]:
+        """Ports of programs that people may connect to."""
+        return frozenset(map(int, self.forwarded_ports)) if self.look_inside else frozenset()
 
     @property
     def runner_api_address(self) -> str:

@@ -23,6 +23,7 @@ from runtimes.harness.runner.runner_api_messages import (
     LeaseAnswer,
     LeaseEntry,
     LeaseStanding,
+    LeaseStandings,
     ReportHeader,
 )
 
@@ -75,16 +76,17 @@ class DirectRunnerApi:
         position = {"cursor": outcome.position.cursor, "stop": outcome.position.stop}
         return outcome.accepted, msgspec.structs.replace(answer, **position)
 
-    def heartbeat(self, leases: list[LeaseEntry]) -> list[LeaseStanding]:
+    def heartbeat(self, leases: list[LeaseEntry]) -> LeaseStandings:
         """Renew these leases and report their current tasks; return each lease's state."""
         with self._authenticated() as launch:
             positions = self._leases.heartbeat(launch, _held(leases))
-        return [
+        standings = [
             LeaseStanding(entry.start, lost=True)
             if position is None
             else LeaseStanding(entry.start, position.cursor, position.stop)
             for entry, position in zip(leases, positions, strict=True)
         ]
+        return LeaseStandings(standings)
 
     def leave(self, leases: list[LeaseEntry]) -> None:
         """Release leases; the tasks are not blamed."""

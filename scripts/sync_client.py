@@ -33,6 +33,7 @@ NAMES = {
             "Client",
             "Comparisons",
             "Datasets",
+            "Looks",
             "Models",
             "Pipelines",
             "Results",

@@ -86,6 +86,8 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             uploads_per_caller=settings.uploads_per_caller,
             dry_runs=settings.dry_runs,
             trusted=settings.allows_trusted,
+            looks=settings.look_inside,
+            ports_of_programs=settings.ports_of_programs,
             connections=connections,
             model_origins=model_origins_of(settings),
             cache_nodes=cache_nodes_of(settings).nodes,
@@ -276,10 +278,14 @@ def create_runner_api(on_shutdown: "Callable[[Callable[[], None]], None]" = lamb
     settings = Settings.from_env(os.environ)
     notifier = RedisNotifier(settings.redis_url or embedded(settings.run_dir))
     options = LeaseOptions(
-        ttl=settings.lease_ttl.total_seconds(), max_unpacked=settings.max_unpacked, max_output=settings.max_output
+        ttl=settings.lease_ttl.total_seconds(),
+        max_unpacked=settings.max_unpacked,
+        max_output=settings.max_output,
+        looks=settings.look_inside,
+        ports=settings.ports_of_programs,
     )
     database, store = Database(settings.database), store_of(settings)
     specs = ScenarioSpecs(database, store, Sources(store, connections_of(settings)))
     leases = Leases(database, store, notifier, options=options, specs=specs)
-    on_shutdown(leases.launch_waiters.close)
+    on_shutdown(leases.close)
     return runner_api.create(leases)

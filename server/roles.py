@@ -95,7 +95,7 @@ def create_api(settings: Settings) -> "Gateway":
 def create_runner_api(settings: Settings) -> "Gateway":
     """Build the runner API; called by granian before it listens."""
     from api.problems import encode
-    from core.notifications.launch_waiters import SLOTS
+    from core.services.scheduling.leases import WAITING_REQUESTS
     from server import composition
     from server.granian_server import on_shutdown
     from server.wsgi_gateway import Gateway
@@ -104,7 +104,7 @@ def create_runner_api(settings: Settings) -> "Gateway":
     callbacks: list[Callable[[], None]] = []
     return Gateway(
         composition.create_runner_api(callbacks.append),
-        threads=RUNNER_API_THREADS + SLOTS,
+        threads=RUNNER_API_THREADS + WAITING_REQUESTS,
         limits=_body_limits(settings),
         answer=encode,
         on_start=lambda: on_shutdown(*callbacks),

@@ -198,7 +198,7 @@ def serve(
     if launch.play:
         files = replace(files, data=Path(document.data or f"{play}/{FILES}"))
     spread = spreading(document, files, described.largest_output)
-    gang = LocalGang(spread.whole, model, control, document.folder, spread)
+    gang = LocalGang(spread.whole, model, control, document.folder, spread, shown=described.shown)
     try:
         spread.gather()  # before a lease is taken, which would expire while machines start
         signal.signal(signal.SIGTERM, lambda *_: closing.close())

@@ -54,6 +54,7 @@ from core.services.simulations.bulk import Bulk
 from core.services.simulations.deletion import Deletion
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.list_changes import ListChanges
+from core.services.simulations.looks import TaskLooks
 from core.services.simulations.packed_results import ResultPacking
 from core.services.simulations.results import Results
 from core.services.simulations.run_logging import RunLogging
@@ -108,8 +109,9 @@ class PlatformOptions:
     ``own_environments``: names of the executors that bring their own environments and share no folder with this
     machine. ``streams``: maximum of open streams.
     ``roles``: returns which processes of the platform on this machine do not work, None if all do.
-    ``trusted``: whether submissions may be trusted. ``disk_floor``: see `DiskFloor`. ``cache_nodes``: returns the nodes
-    of the cache service, whose use is shown.
+    ``trusted``: whether submissions may be trusted; ``looks``: whether people may look into tasks that run.
+    ``ports_of_programs``: those that they may connect to. ``disk_floor``: see `DiskFloor`.
+    ``cache_nodes``: returns the nodes of the cache service, whose use is shown.
     """
 
     home: Path
@@ -128,6 +130,8 @@ class PlatformOptions:
     uploads_per_caller: int = 500
     dry_runs: int = 16
     trusted: bool = False
+    looks: bool = False
+    ports_of_programs: Collection[int] = ()
     connections: Mapping[str, Connection] = field(default_factory=dict)
     model_origins: OriginConfig = field(default_factory=OriginConfig)
     installer: InstallerOptions = field(default_factory=InstallerOptions)
@@ -278,6 +282,14 @@ def _submission_services(
         model_imports=imports,
         list_changes=ListChanges(database, changes),
         changes=changes,
+        looks=TaskLooks(
+            database,
+            notifier,
+            shared.change_notifier,
+            allowed=shared.options.looks,
+            slots=shared.options.streams,
+            ports=shared.options.ports_of_programs,
+        ),
     )
 
 
@@ -325,7 +337,12 @@ def _scheduling_services(shared: _Shared, datasets: Datasets) -> SchedulingServi
             database,
             shared.store,
             notifier,
-            options=LeaseOptions(ttl=options.lease_ttl, max_unpacked=options.max_unpacked),
+            options=LeaseOptions(
+                ttl=options.lease_ttl,
+                max_unpacked=options.max_unpacked,
+                looks=options.looks,
+                ports=options.ports_of_programs,
+            ),
             specs=shared.specs,
             launch_waiters=LaunchWaiters(database, shared.change_notifier),
         ),

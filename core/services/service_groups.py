@@ -31,6 +31,7 @@ from core.services.simulations.bulk import Bulk
 from core.services.simulations.deletion import Deletion
 from core.services.simulations.finalization import Finalization
 from core.services.simulations.list_changes import ListChanges
+from core.services.simulations.looks import TaskLooks
 from core.services.simulations.results import Results
 from core.services.simulations.run_logging import RunLogging
 from core.services.simulations.simulations import Simulations
@@ -65,7 +66,7 @@ class CatalogueServices:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionServices:
-    """Simulations from their submission on: alone, two compared, many at once, imports of models, and changes."""
+    """Simulations from their submission on: alone, two compared, many at once, imports of models, changes, looks."""
 
     simulations: Simulations
     comparison: Comparison
@@ -73,6 +74,7 @@ class SubmissionServices:
     model_imports: ModelImports
     list_changes: ListChanges
     changes: Waiters
+    looks: TaskLooks
 
 
 @dataclass(frozen=True, slots=True)

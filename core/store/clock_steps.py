@@ -47,6 +47,10 @@ TIMES: Mapping[str, tuple[Time, str]] = {
     "simulations.deleted_at": (Time.RECORD, ""),
     "simulations.changed_at": (Time.RECORD, ""),
     "events.at": (Time.RECORD, ""),
+    "looks.first_at": (Time.RECORD, ""),
+    "looks.last_at": (Time.RECORD, ""),
+    "tunnels.asked_at": (Time.BEGIN, "asked_at>0"),
+    "look_requests.created_at": (Time.RECORD, ""),  # the process that asks waits by a clock of its own
     "launches.created_at": (Time.BEGIN, "state='live'"),
     "launches.seen_at": (Time.RECORD, ""),
     "executors.since": (Time.RECORD, ""),

@@ -267,5 +267,9 @@ _FORGET_LAST = [
     text("DELETE FROM launches WHERE simulation_id=:i"),
     text("DELETE FROM model_imports WHERE simulation_id=:i"),
     text("DELETE FROM run_logs WHERE simulation_id=:i"),
+    text("DELETE FROM look_requests WHERE simulation_id=:i"),
+    text("DELETE FROM tunnel_pieces WHERE tunnel_id IN (SELECT id FROM tunnels WHERE simulation_id=:i)"),
+    text("DELETE FROM tunnels WHERE simulation_id=:i"),
+    text("DELETE FROM looks WHERE simulation_id=:i"),
     text("DELETE FROM simulations WHERE id=:i"),
 ]

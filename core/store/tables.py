@@ -9,6 +9,7 @@ from sqlalchemy import (
     Float,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -316,6 +317,57 @@ logs = Table(
     Column("name", Text, nullable=False),
     Column("object", Text, nullable=False),
     Column("bytes", BigInteger, nullable=False),
+)
+
+# Looks into tasks that wait for their answer, or whose answer waits for the process that asked; for seconds.
+look_requests = Table(
+    "look_requests",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("simulation_id", Text, nullable=False),
+    Column("request", Text, nullable=False),  # JSON, as the runner gets it
+    Column("created_at", Float(53), nullable=False),
+    Column("taken", Integer, nullable=False, server_default="0"),  # by a runner
+    Column("answer", Text),  # JSON, as the runner gave it
+    Column("data", LargeBinary),
+    Index("look_requests_waiting", "simulation_id", **_where("taken = 0")),
+)
+
+# Who has looked at what: a row for each file and person.
+looks = Table(
+    "looks",
+    metadata,
+    Column("simulation_id", Text, primary_key=True),
+    Column("task", BigInteger, primary_key=True),
+    Column("kind", Text, primary_key=True),  # list | read | connect
+    Column("path", Text, primary_key=True),
+    Column("looked_by", Text, primary_key=True),  # see common/callers.py
+    Column("times", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("first_at", Float(53), nullable=False),
+    Column("last_at", Float(53), nullable=False),
+)
+
+# Connections of people to ports of programs, while they last, and the bytes that wait for their reader.
+tunnels = Table(
+    "tunnels",
+    metadata,
+    Column("id", Text, primary_key=True),  # of the look that it began with
+    Column("simulation_id", Text, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("port", Text, nullable=False),
+    Column("opened_by", Text, nullable=False),
+    Column("asked_at", Float(53), nullable=False),  # by the person's side, last
+    Index("tunnels_simulation", "simulation_id"),
+)
+
+tunnel_pieces = Table(
+    "tunnel_pieces",
+    metadata,
+    Column("tunnel_id", Text, primary_key=True),
+    Column("side", Text, primary_key=True),  # person | program: the one that has sent it
+    Column("number", BigInteger, primary_key=True),
+    Column("data", LargeBinary, nullable=False),  # empty: the last one
 )
 
 idempotency = Table(

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from common.errors import RunnerSilent, TaskNotAtWork, UnknownTaskFile
 from core.domain.scheduling.launches import Gang
 from datasets.versions.archives.tar_writer import MeasuredTar
 from datasets.versions.program_files import FILES
@@ -17,7 +18,7 @@ from tests.gang_pods import GangPods, platform_mpi, pods
 from tests.provenances import PLAN
 from tests.slurm import slurm_alone
 from tests.system.platform_process import PlatformProcess
-from tests.system.runner_api import RunnerApi
+from tests.system.runner_api import SIMULATION, RunnerApi
 from tests.system.test_datasets import register
 from tests.waiting import until
 
@@ -33,6 +34,12 @@ class StartedGang(Protocol):
 
     def ranks(self, word: str) -> list[int]:
         """Return the processes of its ranks, of which the command line ends with a word."""
+
+    def names(self, path: str) -> set[str]:
+        """Return the names in a folder of its first task, while that runs; none if it is not at work yet."""
+
+    def read(self, path: str, offset: int = 0, wait: int = 0) -> bytes:
+        """Return bytes of a file of its first task, while that runs."""
 
     def results(self) -> list[dict[str, Any]]:
         """Wait for its end; return its results."""
@@ -64,6 +71,16 @@ class PlatformGang:
 
     def ranks(self, word: str) -> list[int]:
         return processes.ending_with(word)
+
+    def names(self, path: str) -> set[str]:
+        answer = self._platform.http.get(f"/v1/simulations/{self._id}/tasks/0/files", params={"path": path})
+        return {entry["name"] for entry in answer.json()["entries"]} if answer.is_success else set()
+
+    def read(self, path: str, offset: int = 0, wait: int = 0) -> bytes:
+        query = {"path": path, "offset": offset, "wait": wait}
+        answer = self._platform.http.get(f"/v1/simulations/{self._id}/tasks/0/files/content", params=query)
+        assert answer.is_success, answer.text
+        return answer.content
 
     def results(self) -> list[dict[str, Any]]:
         self._platform.wait_for_end(self._id, PATIENCE)
@@ -105,6 +122,17 @@ class PodsGang:
     def ranks(self, word: str) -> list[int]:
         return self._gang.ranks(word)
 
+    def names(self, path: str) -> set[str]:
+        try:
+            seen = self._runner_api.looks.list(SIMULATION, 0, path, by="a test")
+        except (RunnerSilent, TaskNotAtWork, UnknownTaskFile):
+            return set()
+        return {entry.name for entry in seen.answer.entries}
+
+    def read(self, path: str, offset: int = 0, wait: int = 0) -> bytes:
+        options = {"offset": offset, "length": 1 << 19, "wait": wait}
+        return self._runner_api.looks.read(SIMULATION, 0, path, by="a test", **options).data
+
     def results(self) -> list[dict[str, Any]]:
         self._runner_api.settle_until_exit(self._gang.runner, PATIENCE)
         assert self._gang.runner.returncode == 0, self._gang.output
@@ -136,7 +164,7 @@ class PodsPlace:
         play = {"definition": {"task_patience": PATIENCE}, "tasks": plan}
         model = {"format": "gang_program"}
         files = {"packed": None if data is None else _bundle(folder / "data", data), "environment": environment}
-        runner_api = RunnerApi(folder, total=tasks, play=play, model=program, described=model, **files)
+        runner_api = RunnerApi(folder, total=tasks, play=play, model=program, described=model, gang=dict(gang), **files)
         try:
             declared = {} if environment is None else {"environment": "of the model"}
             declared |= {} if data is None else {"play": "of the dataset"}
@@ -162,13 +190,13 @@ def place(kind: str, folder: Path) -> Iterator[GangPlace]:
         yield PodsPlace(folder)
         return
     with contextlib.ExitStack() as stack:
-        settings = {}
+        settings = {"LOOK_INSIDE": "yes"}
         if kind == "slurm":
             slurm = stack.enter_context(slurm_alone(nodes=2))
             options = {"conf": str(slurm.conf), "gang_network": True}
             executor = {"name": "hpc", "kind": "slurm", "workers": 4, "options": options}
             (folder / "executors.json").write_text(json.dumps({"executors": [executor]}))
-            settings = {"EXECUTORS": str(folder / "executors.json")}
+            settings |= {"EXECUTORS": str(folder / "executors.json")}
         platform = PlatformProcess(folder / "home", settings=settings).start()
         stack.callback(platform.stop)
         yield PlatformPlace(platform)

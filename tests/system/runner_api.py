@@ -16,8 +16,10 @@ from sqlalchemy import text
 from api import runner_api as runner_api_routes
 from common.ids import digest_of, hashed
 from core.domain.scheduling.states import State
+from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.local_notifier import LocalNotifier
 from core.services.scheduling.leases import CACHE_TTL, CachedLaunch, LeaseOptions, Leases
+from core.services.simulations.looks import TaskLooks
 from core.services.uploads.models import key_of
 from core.store import launches, leases, simulations
 from datasets.objectstore.filesystem import FilesystemStore
@@ -58,11 +60,15 @@ class _LeasesOfTestDatasets(Leases):
             "model": model,
             "files": files,
             "largest_output": 1 << 30,
+            "shown": self.looks.allowed,
         }
 
 
 class RunnerApi:
-    """One simulation with ``total`` tasks, and the runner API on which a runner processes it."""
+    """One simulation with ``total`` tasks, and the runner API on which a runner processes it.
+
+    With a ``gang``, its tasks may be looked into.
+    """
 
     def __init__(
         self,
@@ -79,14 +85,18 @@ class RunnerApi:
         host: str = "127.0.0.1",
         launched: bool = True,
         cache_ttl: float = CACHE_TTL,
+        gang: Mapping[str, Any] | None = None,
     ) -> None:
+        self._gang = gang
         self._host = host
         self._launched = launched
         self.database = sqlite_database(folder / "runner_api.db")
         self.store = FilesystemStore(folder / "objects")
         self.notifier = LocalNotifier()
-        options = LeaseOptions(ttl=ttl, cache_ttl=cache_ttl)
+        options = LeaseOptions(ttl=ttl, cache_ttl=cache_ttl, looks=gang is not None)
         self.leases = _LeasesOfTestDatasets(self.database, self.store, self.notifier, options=options)
+        changes = ChangeNotifier(self.database, LocalNotifier(), interval=0.1)
+        self.looks = TaskLooks(self.database, self.notifier, changes, allowed=gang is not None, slots=8)
         self.requests: list[str] = []
         self.application = runner_api_routes.create(self.leases)
         self._server: _Server | None = None
@@ -127,7 +137,8 @@ class RunnerApi:
         plan = tasks | {"sweep": {}, "repeat": 1, "params": {}}
         document = provenance(model=model, play={"tasks": plan}).document()
         document["play"] |= play
-        row = {"id": SIMULATION, "project": "p", "state": "launching", "spec": "{}", "labels": "{}"}
+        spec = json.dumps({"gang": self._gang} if self._gang else {})
+        row = {"id": SIMULATION, "project": "p", "state": "launching", "spec": spec, "labels": "{}"}
         row |= {
             "provenance": json.dumps(document),
             "dataset": "d",

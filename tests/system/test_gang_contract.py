@@ -9,7 +9,7 @@ import pytest
 
 from datasets.versions.archives.tar_writer import MeasuredTar
 from tests.archives import zipped
-from tests.system.gang_places import GangPlace, PodsPlace, place, waits
+from tests.system.gang_places import PATIENCE, GangPlace, PodsPlace, place, waits
 from tests.waiting import until
 
 MPI = ["python", "-m", "mpi4py", "model.py"]
@@ -91,6 +91,20 @@ except OSError:
 if os.environ["WINDTUNNEL_RANK"] == "1":
     pathlib.Path(os.environ["WINDTUNNEL_OUTPUT"], "read.txt").write_text((folder / "a" / "field.txt").read_text())
 print(json.dumps({"names": " ".join(names), "written": written}))
+"""
+
+# The ranks go on until a file in their working directory, which a rank makes itself a while later.
+WATCHED = b"""
+import json, os, pathlib, time
+index, output = os.environ["WINDTUNNEL_GANG_INDEX"], pathlib.Path(os.environ["WINDTUNNEL_OUTPUT"])
+began, step = time.monotonic(), 0
+while time.monotonic() < began + 12:
+    print(f"replica {index} step {step}", flush=True)
+    with open(output / f"residuals-{index}", "a") as residuals:
+        residuals.write(f"{step}\\n")
+    step += 1
+    time.sleep(0.1)
+print(json.dumps({"steps": step}))
 """
 
 
@@ -176,6 +190,25 @@ def test_every_rank_reads_the_files_of_the_dataset_and_none_changes_them(gangs: 
         [result] = gang.results()
     assert result["metrics"] == {"names": "a/field.txt b.txt", "written": False}, result
     assert [(file["name"], file["bytes"]) for file in result["artifacts"]] == [("read.txt", 3)], result
+
+
+def test_a_task_is_looked_into_while_it_runs_and_ends_as_it_would(gangs: GangPlace) -> None:
+    with gangs.start(WATCHED, {"size": 2, "command": ["python", "model.py"]}) as gang:
+        until(lambda: gang.names(""), PATIENCE)
+        places = [""] if "output" in gang.names("") else ["node-0/", "node-1/"]
+        for place in places:
+            assert {"output", "model", "checkpoints", "logs"} <= gang.names(place.rstrip("/"))
+            assert "model.py" in gang.names(f"{place}model")
+        written = {"residuals-0", "residuals-1"}
+        until(lambda: gang.names(f"{places[0]}output") | gang.names(f"{places[-1]}output") == written)
+        until(lambda: "1" in gang.names(f"{places[-1]}logs"))
+        residuals = gang.read(f"{places[-1]}output/residuals-1", wait=10)
+        residuals += gang.read(f"{places[-1]}output/residuals-1", len(residuals), wait=10)
+        assert residuals.startswith(b"0\n1\n")
+        assert gang.read(f"{places[-1]}logs/1", wait=10).startswith(b"replica 1 step 0\n")
+        [result] = gang.results()
+    assert result["status"] == "ok" and result["metrics"]["steps"] > 20, result
+    assert [artifact["name"] for artifact in result["artifacts"]] == ["residuals-0", "residuals-1"]
 
 
 def test_a_program_in_a_pod_has_the_packages_that_its_model_declares(tmp_path: Path) -> None:

@@ -112,8 +112,10 @@ class GangHere:
         self._made: list[LocalGang] = []
         self._name = secrets.token_hex(8)
 
-    def gang(self, program: str, size: int = 2, memory: int = 512 * MIB, **changes: Any) -> LocalGang:
-        """Return a gang of a Python program."""
+    def gang(
+        self, program: str, size: int = 2, memory: int = 512 * MIB, *, shown: bool = False, **changes: Any
+    ) -> LocalGang:
+        """Return a gang of a Python program; ``shown``: people may look into its tasks."""
         model = self._folder / "program"
         model.write_text(program)
         self._folder.chmod(0o755)
@@ -126,7 +128,7 @@ class GangHere:
         assert options is not None
         folder = self._folder / "launch"
         folder.mkdir(exist_ok=True)
-        made = LocalGang(replace(options, **changes), str(model), self._control, str(folder))
+        made = LocalGang(replace(options, **changes), str(model), self._control, str(folder), shown=shown)
         self._made.append(made)
         return made
 

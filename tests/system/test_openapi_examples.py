@@ -24,6 +24,10 @@ from tests.waiting import until
 MODEL = b"class Model:\n    def act(self, observation):\n        return [0.0, 0.0]\n"
 #: Operations with examples that this platform cannot answer with a success, each with the reason.
 LEFT_OUT = {
+    **dict.fromkeys(
+        ("get_task_file", "list_task_files", "open_connection"),
+        "the operator has to allow it, and a program has to run: tests/system/test_looking_inside.py",
+    ),
     "get_model_lock": "only a model that declares packages has one: tests/system/test_model_dependencies.py",
 }
 #: Headers of a request of tus, without which it is refused.

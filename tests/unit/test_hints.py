@@ -19,7 +19,8 @@ OTHER_PAGES = {"contributing", "decisions", "releases"}
 PAGES = [*sorted(path for path in (ROOT / "docs").rglob("*.md") if not OTHER_PAGES & {*path.parts}), ROOT / "README.md"]
 #: Variables that a model's process, a client of the tests, or completion reads; they are no settings of the server.
 OTHERS = re.compile(
-    r"WINDTUNNEL_(GANG_\w+|SCENARIO|RESULT|OUTPUT|DATASET|CHECKPOINT|RESTORE|RANK|TASKS|MPI_TIMES|LOG_RULES|COMPLETE|SETTING|URL|CONTEXT"
+    r"WINDTUNNEL_(GANG_\w+|SCENARIO|RESULT|OUTPUT|DATASET|CHECKPOINT|RESTORE|RANK|TASKS|MPI_TIMES|LOG_RULES|RANK_LOGS|COMPLETE"
+    r"|SETTING|URL|CONTEXT"
     r"|CONFIG|EXECUTORS?)"
 )
 VARIABLE = re.compile(r"\bWINDTUNNEL_[A-Z][A-Z_]*[A-Z]\b")

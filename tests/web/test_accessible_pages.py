@@ -46,6 +46,7 @@ OTHERS = {
     "/comparisons/<id>/report.html", "/simulations/<id>/tasks/<int:task>/replay.html", "/compare/verdict",
     "/submit/dataset", "/comparisons/new/metrics", "/data/<name>/leaderboard", "/data/<name>/diff",
     "/data/<name>/files/<path:path>",
+    "/simulations/<id>/tasks/<int:task>/files", "/simulations/<id>/tasks/<int:task>/files/content",
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 from windtunnel import contexts
 from windtunnel._async.comparisons import AsyncComparisons
 from windtunnel._async.datasets import AsyncDatasets
+from windtunnel._async.looks import AsyncLooks
 from windtunnel._async.models import AsyncModels
 from windtunnel._async.pipelines import AsyncPipelines
 from windtunnel._async.simulations import AsyncSimulations
@@ -47,6 +48,7 @@ class AsyncClient:
         uploads = AsyncUploads(self._transport, records)
         self.models = AsyncModels(self._transport, uploads)
         self.simulations = AsyncSimulations(self._transport, self.models)
+        self.looks = AsyncLooks(self._transport)
         self.datasets = AsyncDatasets(self._transport, uploads)
         self.comparisons = AsyncComparisons(self._transport)
         self.pipelines = AsyncPipelines(self._transport, self.models)

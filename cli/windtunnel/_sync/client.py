@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from windtunnel import contexts
 from windtunnel._sync.comparisons import Comparisons
 from windtunnel._sync.datasets import Datasets
+from windtunnel._sync.looks import Looks
 from windtunnel._sync.models import Models
 from windtunnel._sync.pipelines import Pipelines
 from windtunnel._sync.simulations import Simulations
@@ -48,6 +49,7 @@ class Client:
         uploads = Uploads(self._transport, records)
         self.models = Models(self._transport, uploads)
         self.simulations = Simulations(self._transport, self.models)
+        self.looks = Looks(self._transport)
         self.datasets = Datasets(self._transport, uploads)
         self.comparisons = Comparisons(self._transport)
         self.pipelines = Pipelines(self._transport, self.models)

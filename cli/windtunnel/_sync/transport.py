@@ -80,6 +80,7 @@ class Transport:
         *,
         params: Mapping[str, Any] | None = None,
         json: Any = None,
+        content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         repeatable: bool | None = None,
         timeout: float | None = None,
@@ -97,7 +98,7 @@ class Transport:
         while True:
             try:
                 response = self._http.request(
-                    method, path, params=query(params), json=json, headers=headers, timeout=limits
+                    method, path, params=query(params), json=json, content=content, headers=headers, timeout=limits
                 )
             except httpx.TransportError as error:
                 if not repeatable and not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):

@@ -13,6 +13,8 @@ COMMANDS = {
     "results": "Show or save the results of a simulation.",
     "events": "Follow the events of a simulation.",
     "logs": "Show the logs of models and simulators.",
+    "look": "Look into a task of a program while it runs: its folders, growing files and ranks' logs.",
+    "forward": "Forward a port of a program that runs, such as TensorBoard's, to this machine.",
     "cancel": "Cancel simulations.",
     "retry": "Repeat the tasks of a simulation that are not ok.",
     "sweep": "Show how a model did with each value of a sweep.",

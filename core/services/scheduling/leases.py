@@ -5,7 +5,7 @@ import secrets
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -18,15 +18,19 @@ from core.domain.scheduling.states import LIVE, State
 from core.domain.submissions.provenance import Provenance, play_document, provenance_of
 from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.launch_waiters import INTERVAL, LaunchWaiters
+from core.notifications.launch_waiters import SLOTS as LAUNCH_SLOTS
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.scheduling.launch_files import LaunchFiles
 from core.services.scheduling.reports import TaskReport, crashed_line, failed_tasks, first_lines
+from core.services.scheduling.runner_looks import SLOTS as LOOK_SLOTS
+from core.services.scheduling.runner_looks import RunnerLooks
 from core.services.scheduling.storage_notes import StorageNotes
 from core.services.scheduling.task_files import TaskFiles
 from core.services.scheduling.task_progress import TaskProgress
+from core.services.scheduling.tunnels import SLOTS as TUNNEL_SLOTS
 from core.store import events, launches, leases, results, simulations
 from core.store.database import Connection, Database
 from core.store.leases import LeasingWorker, Segment
@@ -38,6 +42,8 @@ from runtimes.harness.runner.runner_api_messages import DeathReport
 
 #: Seconds after which a launch asks again for workers that it has lent.
 AWAITING_WORKERS = 0.25
+#: Requests of runners that wait at the same time in a process at most: for launches, looks and forwarded bytes.
+WAITING_REQUESTS = LAUNCH_SLOTS + LOOK_SLOTS + TUNNEL_SLOTS
 #: Seconds for which a process caches a launch's row.
 CACHE_TTL = 1.0
 
@@ -69,13 +75,15 @@ class LeaseOptions:
 
     ``max_unpacked``: most bytes of the files of a model that is an archive, for runners that unpack it. ``max_output``:
     most bytes of the files that a task of a program leaves. ``cache_ttl``: seconds for which a process trusts what it
-    knows of a launch.
+    knows of a launch. ``looks``: whether people may look into tasks that run; ``ports``: to which they may connect.
     """
 
     ttl: float = 10.0
     cache_ttl: float = CACHE_TTL
     max_unpacked: int = 4 << 30
     max_output: int = 1 << 30
+    looks: bool = False
+    ports: Collection[int] = ()
 
 
 class Leases:
@@ -96,9 +104,9 @@ class Leases:
         self._notifier = notifier
         self._options = options or LeaseOptions()
         #: Requests that wait for their launch, in this process; ``authenticate`` checks their tokens afterwards.
-        self.launch_waiters = launch_waiters or LaunchWaiters(
-            database, ChangeNotifier(database, notifier, interval=INTERVAL)
-        )
+        changes = ChangeNotifier(database, notifier, interval=INTERVAL)
+        self.launch_waiters = launch_waiters or LaunchWaiters(database, changes)
+        self.looks = RunnerLooks(database, notifier, changes, allowed=self._options.looks, ports=self._options.ports)
         self._specs = specs or ScenarioSpecs(database, store, Sources(store, {}))
         #: Files for runners without a shared folder.
         self.files = LaunchFiles(database, store)
@@ -112,6 +120,11 @@ class Leases:
     def largest_output(self) -> int:
         """The most bytes of the files that a task of a program leaves."""
         return self._options.max_output
+
+    def close(self) -> None:
+        """End all requests that wait, and refuse new ones: they would delay the shutdown of the server."""
+        self.launch_waiters.close()
+        self.looks.close()
 
     # -- authentication
 
@@ -162,6 +175,8 @@ class Leases:
             "model": model,
             "files": self.files.describe(row),
             "largest_output": self._options.max_output,
+            "shown": self.looks.allowed,
+            "ports": list(self.looks.ports),
         }
 
     def describe_model(self, digest: str, format: str) -> dict[str, object]:

@@ -24,6 +24,7 @@ from .gang_nodes import RunnerMessage
 from .gang_runner import GangStopped
 from .gang_task import GangTask
 from .gang_transport import GangConnection, Message, ReplicaLost
+from .node_looks import NodeLook, NodeSeen, seen_of
 from .sandboxed_task import SandboxedTask
 from .sent_files import PlacedFiles, send_delivery
 
@@ -51,6 +52,7 @@ class GangNode:
         self._printed = CapturedOutput()
         self._sandboxes = contextlib.ExitStack()
         self._sandboxed: SandboxedTask | None = None
+        self._awaits_end = False
 
     def work(self, messages: Sequence[Message]) -> int:
         """Do what the runner says, beginning with messages that have arrived already; return the exit code."""
@@ -64,6 +66,8 @@ class GangNode:
                     if asked.over is not None:
                         return DONE
                     self._do(asked)
+                if self._awaits_end and self._sandboxed is not None:
+                    self._attend(self._sandboxed)
                 messages = self._runner.receive()
         except ReplicaLost as error:
             print(f"the gang's runner is lost: {error}", file=sys.stderr)
@@ -76,10 +80,12 @@ class GangNode:
             self._close()
             self._largest = asked.largest
             self._sandboxed = self._sandboxes.enter_context(SandboxedTask(GangTask.of(asked.task), self._printed))
-            self._attend(self._sandboxed)
+            self._awaits_end = True
         elif asked.scenario is not None and self._sandboxed is not None:
             self._sandboxed.tell(asked.scenario)
-            self._attend(self._sandboxed)
+            self._awaits_end = True
+        elif asked.look is not None:
+            self._look(asked.look)
         elif asked.stop is not None:
             self._close()
             self._print()
@@ -94,15 +100,21 @@ class GangNode:
             )
             said = {"end": text.decode()} if text else {"lost": f"its sandbox ended: {sandboxed.ending}"}
         except GangStopped:
-            pass
+            return  # the runner says something, and may go on to wait for the end
         except ReplicaLost as error:
             said = {"lost": str(error)}
-        if not said:
-            return
+        self._awaits_end = False
         if sandboxed.problem is not None:
             sandboxed.delivered.problem = sandboxed.problem
         self._pass_on(sandboxed.delivered)
         self._runner.send(**said)
+
+    def _look(self, look: NodeLook) -> None:
+        """Answer a look into the sandbox."""
+        seen, data = NodeSeen(look.id, ended=True), b""
+        if self._sandboxed is not None:
+            seen, data = seen_of(self._sandboxed, look)
+        self._runner.send(data, seen=msgspec.to_builtins(seen))
 
     def _pass_on(self, delivery: Delivery) -> None:
         send_delivery(self._runner, delivery, self._largest)
@@ -127,7 +139,7 @@ class GangNode:
 
     def _close(self) -> None:
         if self._sandboxed is not None:
-            self._sandboxed = None
+            self._sandboxed, self._awaits_end = None, False
             self._sandboxes.close()
             self._tidy()
 

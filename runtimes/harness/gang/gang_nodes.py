@@ -17,6 +17,8 @@ from .delivered_files import OUTPUT, Delivery
 from .gang_runner import GangStopped
 from .gang_task import FOLDER, GangEnd, GangTask, LocalGangSpec
 from .gang_transport import GangConnection, Message, ReplicaLost
+from .looked_files import NotShown, Seen
+from .node_looks import NodeLook, NodeLooks, NodeSeen
 from .sent_files import ArrivingDelivery, send_path
 
 #: Seconds that a node may take to end its part of a task.
@@ -26,7 +28,8 @@ GRACE = 3.0
 
 
 class RunnerMessage(msgspec.Struct):
-    """A message to a node: a task (JSON), a further one for a program that goes on, to end it, or that all is over.
+    """A message to a node: a task (JSON), a further one for a program that goes on, a look into it, to end it, or that
+    all is over.
 
     ``largest``: bytes of the files that a task may leave.
     """
@@ -34,6 +37,7 @@ class RunnerMessage(msgspec.Struct):
     task: str | None = None
     largest: int = 0
     scenario: dict[str, object] | None = None
+    look: NodeLook | None = None
     stop: int | None = None
     over: object = None
 
@@ -52,6 +56,7 @@ class NodeMessage(msgspec.Struct):
     problem: str | None = None
     progress: float | None = None
     printed: str = ""
+    seen: NodeSeen | None = None
     stopped: int | None = None
 
 
@@ -173,6 +178,8 @@ class SpreadTask:
         self.problem: str | None = None
         self.broken = False
         self._checkpoints: dict[str, dict[int, Delivery]] = {}
+        self._shown = task.shown
+        self._looks = NodeLooks(number, len(nodes), lambda index, look: nodes[index].connection.send(look=look))
         for index, node in enumerate(nodes):
             node.connection.send(task=json.dumps(asdict(node.part(task, index))), largest=largest)
 
@@ -181,6 +188,7 @@ class SpreadTask:
 
     def __exit__(self, *_: object) -> None:
         """End what still runs. A node that does not answer is lost."""
+        self._looks.end()
         for files in self._checkpoints.values():
             for delivery in files.values():
                 delivery.close()
@@ -208,6 +216,19 @@ class SpreadTask:
                         if said.stopped == self._number:
                             selector.unregister(key.fileobj)
             return not selector.get_map()
+
+    def look(self, kind: str, path: str, offset: int, length: int) -> Seen:
+        """Look into it, from any thread. Raise NotShown, or OSError if it has ended or does not answer."""
+        if not self._shown:
+            raise NotShown("the task cannot be looked into")
+        try:
+            return self._looks.look(kind, path, offset, length)
+        except ReplicaLost as error:
+            raise ConnectionResetError(str(error)) from None
+
+    def connect(self, port: int) -> socket.socket:
+        """Raise NotShown: the runner cannot be given a connection of another machine."""
+        raise NotShown("ports of gangs on several machines, on Slurm and in pods are not forwarded")
 
     def tell(self, scenario: Mapping[str, object]) -> None:
         """Give a further task to a program that goes on."""
@@ -241,7 +262,9 @@ class SpreadTask:
                     for message in self._hear(key.data):
                         said = _message_of(message)
                         self._printed.add("gang", said.printed.encode())
-                        if (delivery := self._receive_files(self._nodes[key.data], said)) is not None:
+                        if said.seen is not None:
+                            self._looks.answer(said.seen, said.data or b"")
+                        elif (delivery := self._receive_files(self._nodes[key.data], said)) is not None:
                             self._take(key.data, delivery, on_checkpoint)
                         elif said.progress is not None:
                             on_progress(said.progress)

@@ -22,6 +22,7 @@ from ..runner.lease_client import HeldLease, LeaseClient
 from ..runner.runner import DONE, LAST_REQUEST, TASK_PATIENCE, UNREACHABLE
 from ..runner.runner_api_client import Credentials, LaunchOver, RequestRejected, Unreachable
 from .gang_transport import RESULT, ReplicaLost
+from .look_answering import LookAnswering, ShownTask
 from .task_storage import TaskStorage
 
 #: Seconds of results per report.
@@ -54,11 +55,16 @@ class GangModel(msgspec.Struct):
 
 
 class GangLaunch(msgspec.Struct):
-    """Description of a launch that a gang's runner reads. ``largest_output``: bytes of the files that a task leaves."""
+    """Description of a launch that a gang's runner reads. ``largest_output``: bytes of the files that a task leaves.
+
+    ``shown``: whether the operator lets people look into tasks that run; ``ports``: those that they may connect to.
+    """
 
     play: GangPlay
     largest_output: int
     model: GangModel
+    shown: bool = False
+    ports: list[int] = []
 
 
 class RunnableGang(Protocol):
@@ -67,6 +73,10 @@ class RunnableGang(Protocol):
     @property
     def returns(self) -> bool:
         """Whether it is there again for the next task after it was lost."""
+
+    @property
+    def at_work(self) -> ShownTask | None:
+        """The task that it runs, to look into; None: there is none."""
 
     def run(self, scenario: Mapping[str, object], patience: float, storage: TaskStorage) -> Played:
         """Run one task, within ``patience`` seconds, with its storage; return its outcome. Raises ReplicaLost."""
@@ -91,7 +101,8 @@ class GangRunner:
         self._checkpointed: list[int] = []
         self._patience = self._definition.task_patience or TASK_PATIENCE
         self._stop = threading.Event()
-        self._lease_client = LeaseClient(credentials, self._stop)
+        self._looks = LookAnswering(credentials, self._task_at_work, launch.ports)
+        self._lease_client = LeaseClient(credentials, self._stop, on_looked=self._looks.begin)
         self._leases = self._lease_client.holder(name)
         self._page = GangPage()
         self._gang = gang
@@ -147,6 +158,11 @@ class GangRunner:
         results.checkpointed, self._checkpointed = self._checkpointed, []
         if held_lease.continues_with(results):
             self._leases.report(held_lease, results, last=last)
+
+    def _task_at_work(self) -> tuple[int, ShownTask] | None:
+        """Return the task at work with its number; None: there is none."""
+        number, task = self._page.task, self._gang.at_work
+        return None if task is None or number < 0 else (number, task)
 
     def leave(self) -> None:
         """Release unfinished leases without blame."""

@@ -127,8 +127,8 @@ class GangTask:
 
     ``folder``: of the task's own files, to be made. ``restore``: the folder of a checkpoint, if there is one.
     ``built``: the folder of files that the program's build has made; ``builds``: this is the build, and the files that
-    it makes are delivered in place of outputs. ``socket`` and ``files``: the descriptors on which the end is told, and
-    files are delivered.
+    it makes are delivered in place of outputs. ``shown``: whether it may be looked into. ``socket``, ``files`` and
+    ``looks``: the descriptors on which the end is told, files are delivered, and looks are answered.
     """
 
     gang: LocalGangSpec
@@ -139,8 +139,10 @@ class GangTask:
     restore: str | None = None
     built: str | None = None
     builds: bool = False
+    shown: bool = False
     socket: int = -1
     files: int = -1
+    looks: int = -1
 
     @classmethod
     def of(cls, text: str) -> "GangTask":

@@ -84,6 +84,7 @@ class LocalGang:
     """A gang on this machine. ``model``: path of its files; ``folder``: of the launch, for files of its tasks.
 
     The node agent ends it by closing ``control``. ``spread``: where the gang is, if that is several machines.
+    ``shown``: whether people may look into its tasks.
     """
 
     def __init__(
@@ -93,9 +94,12 @@ class LocalGang:
         control: socket.socket,
         folder: str,
         spread: GangSpread | None = None,
+        *,
+        shown: bool = False,
     ) -> None:
         self.outputs = CapturedOutput() if spread is None else spread.outputs
         self._spread = spread
+        self._shown = shown
         self._gang = gang
         self._model = model
         self._control = control
@@ -119,6 +123,11 @@ class LocalGang:
     def returns(self) -> bool:
         """Whether it is there again for the next task after it was lost."""
         return self._spread is None or self._spread.returns
+
+    @property
+    def at_work(self) -> SandboxedTask | SpreadTask | None:
+        """The task that it runs, to look into; None: there is none."""
+        return self._sandboxed if self._shown else None
 
     def _start_build(self, task: GangTask) -> SandboxedTask | SpreadTask:
         return SandboxedTask(task, self.outputs) if self._spread is None else self._spread.built_by(task)
@@ -199,6 +208,7 @@ class LocalGang:
             folder=f"{folder}/own" if confinement is None else FOLDER,
             restore=restore if restored else None,
             built=self._built,
+            shown=self._shown,
         )
 
     def _outcome(self, end: GangEnd, seconds: float, storage: TaskStorage) -> Played:
@@ -254,9 +264,9 @@ def main() -> None:
         end(DONE, "the agent is gone")
     order = msgspec.json.decode(data, type=GangOrder)
     credentials = Credentials(url=order.url, launch=order.launch, token=order.token)
-    gang = LocalGang(options.gang, order.model, control, order.folder)
     try:
         launch = msgspec.convert(RunnerApiClient(credentials, threading.Event()).launch(), GangLaunch)
+        gang = LocalGang(options.gang, order.model, control, order.folder, shown=launch.shown)
         runner = GangRunner(credentials, launch, gang, "gang", ended=end)
         log = RunnerApiClient(credentials, threading.Event(), patience=0.0)
         threading.Thread(target=keep_delivering, args=(gang, log), name="log", daemon=True).start()

@@ -35,6 +35,10 @@ RULES = "WINDTUNNEL_LOG_RULES"
 #: The file that has the first rank's progress, in the folder of the ranks' documents; seconds between two.
 PROGRESS, PROGRESS_INTERVAL = ".progress", 0.5
 
+#: The variable that names the folder of what each rank prints, where a person may look at it (looked_files.py); bytes
+#: that are kept of a rank's are between these.
+LOGS, LEAST_LOG, MOST_LOG = "WINDTUNNEL_RANK_LOGS", 256 << 10, 512 << 10
+
 #: The variable that names the folder of a rank's checkpoints: that of all ranks, until the rank is known.
 CHECKPOINT = "WINDTUNNEL_CHECKPOINT"
 
@@ -92,17 +96,20 @@ def number_of(text: str) -> float | str:
 class LastLines:
     """The last lines of what a rank prints, and the last that looks like a JSON object.
 
-    ``rules``: what else is read from its lines.
+    ``rules``: what else is read from its lines. ``log``: gets all that is printed.
     """
 
-    def __init__(self, rules: LogRules | None = None) -> None:
+    def __init__(self, rules: LogRules | None = None, log: "RankLog | None" = None) -> None:
         self._rules = rules
+        self._log = log
         self.lines: deque[str] = deque(maxlen=LINES)
         self.result: str | None = None
         self._begun = b""
 
     def add(self, data: bytes) -> None:
         """Add printed bytes."""
+        if self._log is not None:
+            self._log.add(data)
         *whole, self._begun = (self._begun + data).split(b"\n")
         self._begun = self._begun[-LONGEST_LINES:]
         for line in whole:
@@ -123,6 +130,31 @@ class LastLines:
             self._rules.read(text)
         if text.startswith("{") and text.endswith("}") and not _PROGRESS_LINE.fullmatch(text):
             self.result = text
+
+
+class RankLog:
+    """The output of a rank, in a file that keeps the end of it.
+
+    The file grows to the length of all that was printed, and its beginning becomes a hole, which takes no memory: a
+    position in it stays what it was.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        self._kept, self._end = bytearray(), 0
+
+    def add(self, data: bytes) -> None:
+        """Add printed bytes. A log that cannot be written is left as it is: nothing depends on it."""
+        self._kept += data
+        self._end += len(data)
+        with contextlib.suppress(OSError):
+            if len(self._kept) <= MOST_LOG:
+                os.pwrite(self._descriptor, data, self._end - len(data))
+                return
+            page = resource.getpagesize()  # a hole has whole pages: what is left of one would read as zeros
+            del self._kept[: -LEAST_LOG - (page - (self._end - LEAST_LOG) % page) % page or None]
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, self._kept, self._end - len(self._kept))
 
 
 class Communicated(NamedTuple):
@@ -177,7 +209,9 @@ def watch(folder: str, command: Sequence[str], launched: int) -> int:
         os.environ[CHECKPOINT] += f"/{rank}"
     read = json.loads(os.environ.pop(RULES, "{}"))
     rules = LogRules(folder, **read) if rank == 0 else None
-    printed, errors = LastLines(rules), LastLines()
+    logs = os.environ.pop(LOGS, None)
+    log = None if logs is None else RankLog(f"{logs}/{rank}")
+    printed, errors = LastLines(rules, log), LastLines(log=log)
     pipes = [os.pipe(), os.pipe()]
     parent = os.getpid()
     if not (child := os.fork()):

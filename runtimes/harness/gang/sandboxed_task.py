@@ -6,6 +6,7 @@ import os
 import selectors
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from .delivered_files import OUTPUT, Deliveries, Delivery, NotDeliverable
 from .gang_runner import GangStopped
 from .gang_task import GangTask, progress_of
 from .gang_transport import ReplicaLost
+from .looked_files import Looker, NotShown, Seen
 from .task_folder import LONGEST_END
 
 PIECE = 64 << 10
@@ -38,19 +40,26 @@ class SandboxedTask:
         files, delivering = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         files.setblocking(False)
         self._files, self._deliveries = files, Deliveries(files)
+        looks, answering = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._looks, self._looker, self._looking = looks, Looker(looks), threading.Lock()
+        self._shown, self._over = task.shown, False
         self._output, writing = os.pipe()
         os.set_blocking(self._output, False)
         printed.watch(self._output, "gang")
         self._ranks = task.gang.ranks
         self.delivered = Delivery(OUTPUT)
         self.problem: str | None = None
-        with telling, delivering:
+        self._heard = b""
+        descriptors = {"socket": telling.fileno(), "files": delivering.fileno()}
+        if task.shown:
+            descriptors["looks"] = answering.fileno()
+        with telling, delivering, answering:
             self._process = python_process.start(
                 task.gang.python,
                 "gang.shared_sandbox",
                 [os.path.dirname(task.gang.harness)],
                 asdict(task),
-                {"socket": telling.fileno(), "files": delivering.fileno()},
+                descriptors,
                 writing,
             )
         os.close(writing)
@@ -66,6 +75,23 @@ class SandboxedTask:
         self._deliveries.close()
         self._told.close()
         self._files.close()
+        with self._looking:
+            self._over = True
+            self._looks.close()
+
+    def look(self, kind: str, path: str, offset: int, length: int) -> Seen:
+        """Look into it, from any thread. Raise NotShown, or OSError if it has ended or does not answer."""
+        with self._looking:
+            if self._over or not self._shown:
+                raise NotShown("the task cannot be looked into")
+            return self._looker.look(kind, path, offset, length)
+
+    def connect(self, port: int) -> socket.socket:
+        """Return a connection to a port in it, from any thread. Raise NotShown, or OSError if nothing listens there."""
+        with self._looking:
+            if self._over or not self._shown:
+                raise NotShown("the task cannot be looked into")
+            return self._looker.connect(port)
 
     @property
     def ending(self) -> str:
@@ -74,7 +100,7 @@ class SandboxedTask:
 
     def tell(self, scenario: Mapping[str, object]) -> None:
         """Give a further task to a program that goes on."""
-        self.delivered, self.problem = Delivery(OUTPUT), None
+        self.delivered, self.problem, self._heard = Delivery(OUTPUT), None, b""
         with contextlib.suppress(OSError):  # it is gone, as is heard next
             self._told.sendall(json.dumps(scenario).encode() + b"\n")
 
@@ -88,9 +114,10 @@ class SandboxedTask:
         """Return what the sandbox tells of the end of its task, nothing if it ends without that; None: not in time.
 
         ``on_checkpoint``: gets each checkpoint that is complete; ``on_progress``: the program's progress. Raise
-        GangStopped when ``control`` becomes readable, ReplicaLost if the sandbox tells too much.
+        GangStopped when ``control`` becomes readable, after which it may go on to listen, and ReplicaLost if the
+        sandbox tells too much.
         """
-        message, self._on_checkpoint = b"", on_checkpoint
+        self._on_checkpoint = on_checkpoint
         with selectors.DefaultSelector() as selector:
             for source in (self._told, self._files, self._output, control):
                 selector.register(source, selectors.EVENT_READ)
@@ -108,13 +135,13 @@ class SandboxedTask:
                         self._await_end()
                         return b""
                     else:
-                        message = _without_progress(message + piece, on_progress)
-                        if len(message) > LONGEST_END * (self._ranks + 1):
+                        self._heard = _without_progress(self._heard + piece, on_progress)
+                        if len(self._heard) > LONGEST_END * (self._ranks + 1):
                             raise ReplicaLost("its sandbox told too much")
-                        if message.endswith(b"\n"):
+                        if self._heard.endswith(b"\n"):
                             while self._receive():  # what was delivered before the end was told
                                 pass
-                            return message
+                            return self._heard
         return None
 
     def _hear(self) -> bytes:

@@ -22,6 +22,7 @@ from ..sandbox.recipe import library_folders, loader
 from .gang_memory import PROC, exceeds
 from .gang_task import SHARED_MEMORY, GangEnd, GangTask, progress_line, scenario_of
 from .gang_transport import adopt_orphans, dying_with, sweep
+from .looked_files import LookServer
 from .rank_times import RankTimes
 from .task_folder import CannotFill, TaskFolder
 from .task_server import TaskServer
@@ -37,8 +38,10 @@ def main() -> None:
     task = GangTask.of(sys.argv[1])
     watcher = rank_command(task)
     runner, files = socket.socket(fileno=task.socket), socket.socket(fileno=task.files)
+    looks = socket.socket(fileno=task.looks) if task.looks >= 0 else None
     if task.confinement is not None:
-        confine(Confinement(**task.confinement, keep=(runner.fileno(), files.fileno())))
+        kept = [each.fileno() for each in (runner, files, looks) if each is not None]
+        confine(Confinement(**task.confinement, keep=kept))
     else:
         adopt_orphans()
     if task.gang.root is not None:
@@ -47,6 +50,8 @@ def main() -> None:
     folder = TaskFolder(task)
     folder.prepare()
     sandbox = SharedSandbox(task, folder, files, runner, watcher)
+    if looks is not None:
+        sandbox.show(LookServer(looks, task.folder, own_network=has_own_network(task)), looks)
     end = sandbox.run(task.scenario)
     runner.sendall(end.text())
     if end.going:
@@ -57,6 +62,11 @@ def main() -> None:
             runner.sendall(end.text())
             if not end.going:
                 break
+
+
+def has_own_network(task: GangTask) -> bool:
+    """Whether the sandbox of a task has a network of its own, with a loopback device only."""
+    return task.confinement is not None and (task.gang.level or 0) >= 3 and not task.gang.addresses
 
 
 def rank_command(task: GangTask) -> Sequence[str]:
@@ -103,6 +113,15 @@ class SharedSandbox:
             self._tasks = TaskServer(folder.tasks, self._gang.numbers, folder.has_ended_well, self._selector)
         self._round_at = 0.0
         self._used = RankTimes(folder.ends, self._gang.numbers, PROC if self._own_root else Path("/proc"))
+
+    def show(self, looks: LookServer, peer: socket.socket) -> None:
+        """Answer looks, which come from a peer, while a task runs."""
+
+        def answer() -> None:
+            if not looks.answer():
+                self._selector.unregister(peer)
+
+        self._selector.register(peer, selectors.EVENT_READ, answer)
 
     def run(self, scenario: Mapping[str, object]) -> GangEnd:
         """Start the ranks with a task, and wait for its end; return what the runner is told."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from .delivered_files import OUTPUT, deliver, deliver_files, files_in
 from .gang_task import GangTask
 from .gang_transport import RESULT
-from .rank import CHECKPOINT, PROGRESS, RULES, TIMES
+from .rank import CHECKPOINT, LOGS, PROGRESS, RULES, TIMES
 from .rank_ends import RankEnd
 
 #: The most characters of a rank's document: its last lines and its result, escaped.
@@ -47,10 +47,13 @@ class TaskFolder:
         self.tasks = self._folder / "tasks.sock"
         self._output = self._folder / "output"
         self._checkpoints = [self._folder / "checkpoints" / str(rank) for rank in self._gang.numbers]
+        self._logs = self._folder / "logs" if task.shown else None
 
     def prepare(self) -> None:
         """Lay out model and interpreter."""
         self.ends.mkdir(parents=True)
+        if self._logs is not None:
+            self._logs.mkdir()
         model = Path(self._gang.path_inside(self._task.model))
         if model.is_dir():
             _copy_writable(model, self.work)
@@ -130,6 +133,7 @@ class TaskFolder:
         places = {TIMES: gang.times, "WINDTUNNEL_RESTORE": self._task.restore, "WINDTUNNEL_DATASET": gang.data}
         optional = {name: None if path is None else gang.path_inside(path) for name, path in places.items()}
         optional[RULES] = json.dumps(self._gang.rules) if self._gang.rules else None
+        optional[LOGS] = None if self._logs is None else str(self._logs)
         if self._gang.start == "launch":
             paths["WINDTUNNEL_TASKS"] = self.tasks.name
         return {

@@ -6,7 +6,7 @@ a connection of its own, and heartbeats have another, so that a long report dela
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -202,7 +202,8 @@ class LeaseHolder:
 class LeaseClient:
     """The leases of a runner's workers. ``stop``: set when the runner ends; requests then raise LaunchOver.
 
-    ``connected``: a client without another user; the first worker's requests go over its connection.
+    ``connected``: a client without another user; the first worker's requests go over its connection. ``on_looked``:
+    called when people wait for looks into the tasks at work.
     """
 
     def __init__(
@@ -211,8 +212,10 @@ class LeaseClient:
         stop: threading.Event,
         connected: RunnerApi | None = None,
         connect: Connect = RunnerApiClient,
+        on_looked: Callable[[], None] = lambda: None,
     ) -> None:
         self._connected = connected
+        self._on_looked = on_looked
         self._connect = connect
         self._credentials = credentials
         self._stop = stop
@@ -236,8 +239,10 @@ class LeaseClient:
         entries = [(holder, entry) for holder in list(self._holders) if (entry := holder.heartbeat()) is not None]
         if entries:
             standings = self._client.heartbeat([entry for _, entry in entries])
-            for (holder, entry), standing in zip(entries, standings, strict=True):
+            for (holder, entry), standing in zip(entries, standings.leases, strict=True):
                 holder.apply(entry, standing)
+            if standings.looked:
+                self._on_looked()
         lives = [life for holder in list(self._holders) if (life := holder.time_to_live) is not None]
         return min(lives) / 3 if lives else IDLE_PAUSE
 

@@ -19,7 +19,6 @@ from .runner_api_messages import (
     LeaseEntries,
     LeaseEntry,
     LeaseRequest,
-    LeaseStanding,
     LeaseStandings,
     ModelRefusal,
     ReportHeader,
@@ -71,7 +70,7 @@ class RunnerApi(Protocol):
     ) -> tuple[bool, LeaseAnswer]:
         """Report results; return whether they were accepted, and the answer with the new cursor."""
 
-    def heartbeat(self, leases: list[LeaseEntry]) -> list[LeaseStanding]:
+    def heartbeat(self, leases: list[LeaseEntry]) -> LeaseStandings:
         """Renew these leases and report their current tasks; return each lease's state."""
 
     def leave(self, leases: list[LeaseEntry]) -> None:
@@ -134,8 +133,8 @@ class RunnerApiClient(RunnerApi):
         status, answer = self._ask("POST", "/report", pack_report(header, lines, blobs))
         return status == 200, msgspec.json.decode(answer, type=LeaseAnswer)
 
-    def heartbeat(self, leases: list[LeaseEntry]) -> list[LeaseStanding]:
-        return msgspec.json.decode(self._post("heartbeat", LeaseEntries(leases)), type=LeaseStandings).leases
+    def heartbeat(self, leases: list[LeaseEntry]) -> LeaseStandings:
+        return msgspec.json.decode(self._post("heartbeat", LeaseEntries(leases)), type=LeaseStandings)
 
     def leave(self, leases: list[LeaseEntry]) -> None:
         self._post("leave", LeaseEntries(leases))

@@ -1,7 +1,7 @@
 """Messages of the runner API, shared by its client and its server: JSON, and reports with bytes after a JSON header."""
 
 import struct
-from typing import Annotated
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -75,9 +75,10 @@ class LeaseStanding(msgspec.Struct, frozen=True):
 
 
 class LeaseStandings(msgspec.Struct, frozen=True):
-    """Answer to a heartbeat: one entry per lease, in order."""
+    """Answer to a heartbeat: one entry per lease, in order. ``looked``: people wait for looks into the task at work."""
 
     leases: list[LeaseStanding]
+    looked: bool = False
 
 
 class StoredArtifact(msgspec.Struct, frozen=True):
@@ -188,6 +189,78 @@ class NewestCheckpoint(msgspec.Struct, frozen=True):
     checkpoint: Checkpoint | None = None
 
 
+class LookRequest(msgspec.Struct, frozen=True):
+    """A person looks into a task: ``kind`` is "list" for the entries of a folder, "read" for bytes of a file, "connect"
+    for a connection to the port that ``path`` is, whose bytes pass under the ``id``.
+
+    ``offset``: of the bytes, from the end of the file if it is negative; ``length``: the most of them. ``wait``:
+    seconds to wait for bytes, if there are none yet.
+    """
+
+    id: Name
+    task: Position
+    kind: Literal["list", "read", "connect"]
+    path: Name
+    offset: int = 0
+    length: int = 0
+    wait: float = 0.0
+
+
+class LookRequests(msgspec.Struct, frozen=True):
+    """Answer to the question for looks into the tasks of a launch."""
+
+    looks: list[LookRequest]
+
+
+class LookedEntry(msgspec.Struct, frozen=True):
+    """An entry of a folder that was looked at: a "file", a "folder", or "other", which cannot be read."""
+
+    name: Annotated[str, Meta(max_length=10_000)]
+    kind: Literal["file", "folder", "other"]
+    bytes: Size
+    changed_at: float
+
+
+class LookAnswer(msgspec.Struct, frozen=True):
+    """The answer to a look; bytes follow. ``problem``: why it has seen nothing, ``ended``: the task does not run.
+
+    ``more``: the folder has further entries. ``start``: where the bytes begin; ``size``: of the file.
+    """
+
+    id: Name
+    problem: Annotated[str, Meta(max_length=1000)] | None = None
+    ended: bool = False
+    entries: list[LookedEntry] = []
+    more: bool = False
+    start: Size = 0
+    size: Size = 0
+
+
+class PieceQuery(msgspec.Struct, frozen=True):
+    """The query of a request for bytes of a forwarded connection, or with some: the piece's number, from 0."""
+
+    id: Name
+    number: Position = 0
+
+
+class PieceAccepted(msgspec.Struct, frozen=True):
+    """Answer to a piece of a connection: whether there was room for it, or the connection is ``over``."""
+
+    accepted: bool = False
+    over: bool = False
+
+
+class PiecesHeader(msgspec.Struct, frozen=True):
+    """Answer to a request for bytes of a connection, which follow: the number of the ``next`` piece.
+
+    ``end``: no more follow from the other side; ``over``: the connection is.
+    """
+
+    next: int
+    end: bool = False
+    over: bool = False
+
+
 class ModelRefusal(msgspec.Struct, frozen=True):
     """The model does not load, or does not fit the dataset."""
 
@@ -196,6 +269,27 @@ class ModelRefusal(msgspec.Struct, frozen=True):
 
 
 _header = msgspec.json.Decoder(ReportHeader)
+_look_answer = msgspec.json.Decoder(LookAnswer)
+_pieces_header = msgspec.json.Decoder(PiecesHeader)
+Header = TypeVar("Header")
+
+
+def pack_look(answer: LookAnswer | PiecesHeader, data: bytes) -> bytes:
+    """Return the body of the answer to a look: the answer's length, the answer, the bytes that it has seen."""
+    encoded = msgspec.json.encode(answer)
+    return b"".join((_LENGTH.pack(len(encoded)), encoded, data))
+
+
+def unpack_pieces(body: bytes) -> tuple[PiecesHeader, bytes]:
+    """Return the header of bytes of a connection, and the bytes; raise msgspec.DecodeError if there is none."""
+    header, edge = _unpack_header(body, _pieces_header)
+    return header, body[edge:]
+
+
+def unpack_look(body: bytes) -> tuple[LookAnswer, bytes]:
+    """Return an answer and the bytes that it has seen; raise msgspec.DecodeError if there is no answer."""
+    answer, edge = _unpack_header(body, _look_answer)
+    return answer, body[edge:]
 
 
 def pack_report(header: ReportHeader, lines: "memoryview | bytes", blobs: "memoryview | bytes") -> bytes:
@@ -206,8 +300,13 @@ def pack_report(header: ReportHeader, lines: "memoryview | bytes", blobs: "memor
 
 def unpack_report(body: bytes) -> tuple[ReportHeader, bytes, bytes]:
     """Return a report's header, result lines and artifacts' bytes; raise msgspec.DecodeError if it has no header."""
+    header, edge = _unpack_header(body, _header)
+    return header, body[edge : edge + header.lines], body[edge + header.lines :]
+
+
+def _unpack_header(body: bytes, decoder: msgspec.json.Decoder[Header]) -> tuple[Header, int]:
+    """Return the header of a body, and where it ends."""
     if len(body) < _LENGTH.size:
         raise msgspec.DecodeError("The report has no header.")
     edge = _LENGTH.size + _LENGTH.unpack_from(body)[0]
-    header = _header.decode(body[_LENGTH.size : edge])
-    return header, body[edge : edge + header.lines], body[edge + header.lines :]
+    return decoder.decode(body[_LENGTH.size : edge]), edge
