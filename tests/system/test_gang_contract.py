@@ -171,6 +171,7 @@ def test_a_program_that_is_started_once_takes_one_task_after_the_other(gangs: Ga
 def test_a_build_is_made_once_and_all_ranks_have_what_it_makes(gangs: GangPlace) -> None:
     build = "import pathlib; pathlib.Path('made').mkdir(); f = pathlib.Path('made/run'); "
     build += "f.write_text('#!/bin/sh\\necho {\\\\\"made\\\\\": 1}\\n'); f.chmod(0o755)"
+    build += "; import time; time.sleep(1.5)"  # until what is printed is looked for
     source = zipped({"build.py": build.encode()})
     gang_options = {"size": 2, "build": ["python", "build.py"], "command": ["./made/run"]}
     with gangs.start(source, gang_options, tasks=2) as gang:

@@ -1,5 +1,6 @@
 """Captured output of models: a rate, a cap, and a message about dropped output; how a process ended, in words."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,18 @@ def test_output_is_returned_once_with_the_name_of_its_process() -> None:
     output.add("model-server-0", b"three\n")
     assert output.take() == [("model-server-0", b"one\nthree\n"), ("model-server-1", b"two\n")]
     assert output.take() == []
+
+
+def test_a_pipe_that_is_silent_and_open_keeps_no_thread_waiting() -> None:
+    output, _ = new_output()
+    reading, writing = os.pipe()
+    output.watch(reading, "gang")
+    assert output.take() == [] and output.collect(reading)
+    os.write(writing, b"late\n")
+    assert output.take() == [("gang", b"late\n")]
+    output.forget(reading)
+    os.close(reading)
+    os.close(writing)
 
 
 def test_output_above_the_rate_is_dropped_with_a_message() -> None:

@@ -44,7 +44,6 @@ class SandboxedTask:
         self._looks, self._looker, self._looking = looks, Looker(looks), threading.Lock()
         self._shown, self._over = task.shown, False
         self._output, writing = os.pipe()
-        os.set_blocking(self._output, False)
         printed.watch(self._output, "gang")
         self._ranks = task.gang.ranks
         self.delivered = Delivery(OUTPUT)

@@ -26,7 +26,8 @@ class CapturedOutput:
         self._pipes: dict[int, str] = {}
 
     def watch(self, pipe: int, name: str) -> None:
-        """Add a pipe to read from."""
+        """Add a pipe to read from. Reads of it wait for nothing: one thread that did would keep the others waiting."""
+        os.set_blocking(pipe, False)
         with self._lock:
             self._pipes[pipe] = name
 
