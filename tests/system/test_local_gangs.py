@@ -208,6 +208,18 @@ world.Allreduce(np.zeros(4), np.zeros(4))
     assert ended["provenance"]["communication"]["name"] == "mpi"
 
 
+def test_a_build_removes_what_one_has_left_that_was_killed(here: GangHere, tmp_path: Path) -> None:
+    left = tmp_path / "builds" / ".draft-left"
+    left.mkdir(parents=True)
+    (left / "half").write_text("of a program")
+    made = "import json; print(json.dumps({'made': open('made').read()}))"
+    gang = here.gang(made, size=1, build=["python", "-c", "open('made', 'w').write('whole')"])
+    gang.build(str(tmp_path / "builds"), "sha256:of the model")
+    played = here.play(gang, 0)
+    assert (played.status, played.metrics) == ("ok", {"made": "whole"}), played.error
+    assert not left.exists()
+
+
 SCRIPT = b"#!/bin/sh\necho '{\"answer\": 42}' > written && cat written\n"
 
 

@@ -4,6 +4,7 @@ Files that the build makes or changes in the folder of the model are kept, and l
 key of a build is made of all that its result depends on: the model, the command, and the packages.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -100,7 +101,18 @@ class ProgramBuild:
     def _keep(self, delivery: Delivery) -> None:
         """Write the files of a build to their place, all at once. Raise BuildFailed if they cannot be read."""
         self._builds.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=".", dir=self._builds))
+        with open(self._builds / ".lock", "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._remove_drafts()
+            self._write(delivery)
+
+    def _remove_drafts(self) -> None:
+        """Remove what processes have left behind that were killed while they held the lock."""
+        for draft in self._builds.glob(".draft-*"):
+            shutil.rmtree(draft, ignore_errors=True)
+
+    def _write(self, delivery: Delivery) -> None:
+        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=self._builds))
         try:
             draft.chmod(0o755)
             for file in delivery.files:
