@@ -2,19 +2,23 @@
 
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtimes.harness.gang import rank as rank_module
 from runtimes.harness.gang.gang_task import GangEnd
 from runtimes.harness.gang.gang_transport import ReplicaLost
 from runtimes.harness.gang.local_gang import outcome
 from runtimes.harness.gang.rank_ends import FAULTS, RankEnd, fault
+from tests.waiting import until
 
 LOSSES = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
@@ -60,6 +64,60 @@ def test_ranks_that_their_launcher_ended_are_the_programs_doing_unless_it_was_ki
             fault(stopped, 2, killed)
     text = fault([*stopped, rank_end(2, 4, lines=("why",))], 3, 4)
     assert text == "rank 2 exited with status 4; its last lines: why"
+
+
+def test_a_launcher_that_is_lost_is_a_loss_whatever_the_other_ranks_made_of_it():
+    orphan = rank_end(1, -9, by_launcher=True, orphaned=True)
+    for others in ([rank_end(0)], [rank_end(0, -9, by_launcher=True)], [rank_end(0, 15, ended=1.1)]):
+        with pytest.raises(ReplicaLost, match="what had started rank 1 was lost"):
+            fault([*others, orphan], 2, 255)
+    assert fault([rank_end(0, 15, ended=0.9), orphan], 2, 255) == "rank 0 exited with status 15"
+
+
+def test_a_launcher_that_is_killed_is_a_loss_also_if_a_rank_faults_for_it():
+    with pytest.raises(ReplicaLost, match="what starts the ranks was killed by SIGKILL"):
+        fault([rank_end(0, -signal.SIGSEGV), rank_end(1)], 2, -signal.SIGKILL)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_rank_that_faults_after_its_launcher_is_gone_is_an_orphan(tmp_path, lost):
+    fault = f"""
+import os, pathlib, time
+while not pathlib.Path({str(tmp_path)!r}, "go").exists():
+    time.sleep(0.01)
+os.kill(os.getpid(), 11)
+"""
+    launch = "import subprocess, sys; p = subprocess.Popen(sys.argv[1:]); print(p.pid, flush=True); p.wait()"
+    rank = [sys.executable, rank_module.__file__, str(tmp_path), sys.executable, "-c", fault]
+    with subprocess.Popen([sys.executable, "-c", launch, *rank], stdout=subprocess.PIPE) as launcher:
+        launched = int(launcher.stdout.readline())
+        until(lambda: (tmp_path / ".pid-0").exists())
+        if lost:  # the launched process is stopped, so that the rank is not ended for it before
+            os.kill(launched, signal.SIGSTOP)
+            launcher.kill()
+            launcher.wait()
+        (tmp_path / "go").touch()
+        end = RankEnd.of(json.loads(until(lambda: (tmp_path / "0").exists() and (tmp_path / "0").read_text())))
+        assert (end.exit, end.by_launcher, end.orphaned) == (-signal.SIGSEGV, False, lost)
+        if lost:
+            os.kill(launched, signal.SIGKILL)
+
+
+def test_a_launcher_that_fails_although_all_ranks_ended_well_is_a_loss():
+    with pytest.raises(ReplicaLost, match="status 255, although all ranks ended well"):
+        fault([rank_end(0), rank_end(1)], 2, 255)
+
+
+def test_a_rank_whose_launcher_is_killed_ends_at_once_and_says_so(tmp_path):
+    launch = "import subprocess, sys; p = subprocess.Popen(sys.argv[1:]); print(p.pid, flush=True); p.wait()"
+    rank = [sys.executable, rank_module.__file__, str(tmp_path), "sleep", "600"]
+    with subprocess.Popen([sys.executable, "-c", launch, *rank], stdout=subprocess.PIPE) as launcher:
+        until(lambda: (tmp_path / ".pid-0").exists() and (tmp_path / ".pid-0").read_text())
+        launcher.kill()
+    end = RankEnd.of(json.loads(until(lambda: (tmp_path / "0").exists() and (tmp_path / "0").read_text())))
+    assert (end.exit, end.by_launcher, end.orphaned) == (-signal.SIGKILL, True, True)
+    program = int((tmp_path / ".pid-0").read_text())
+    until(lambda: not Path(f"/proc/{program}").exists())
 
 
 @given(st.lists(st.tuples(st.integers(0, 255), st.floats(0, 100)), min_size=1, max_size=8))

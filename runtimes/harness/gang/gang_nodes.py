@@ -19,6 +19,7 @@ from .gang_task import FOLDER, GangEnd, GangTask, LocalGangSpec
 from .gang_transport import GangConnection, Message, ReplicaLost
 from .looked_files import NotShown, Seen
 from .node_looks import NodeLook, NodeLooks, NodeSeen
+from .rank_ends import is_killed
 from .sent_files import ArrivingDelivery, send_path
 
 #: Seconds that a node may take to end its part of a task.
@@ -275,14 +276,10 @@ class SpreadTask:
                 if lost is not None or any(map(_has_failed, ends.values())):
                     arriving = any(node.arriving is not None for node in self._nodes)
                     patience = min(until if arriving else patience, time.monotonic() + GRACE)
-        if not ends and lost is None:
-            return None
-        whole = _whole(ends)
-        if len(ends) < len(self._nodes) and not _has_failed(whole):
-            if lost is None:
-                return None
+        if lost is not None:  # whatever that has done to the others
             raise ReplicaLost(lost)
-        return whole.text()
+        whole = _whole(ends)
+        return whole.text() if len(ends) == len(self._nodes) or _has_failed(whole) else None
 
     def _hear(self, index: int) -> Sequence[Message]:
         """Return what a node says. Raise ReplicaLost if it is lost."""
@@ -351,8 +348,11 @@ def _has_failed(end: GangEnd) -> bool:
 def _whole(ends: Mapping[int, GangEnd]) -> GangEnd:
     """Return the end of a task from those of its parts."""
     parts = [ends[index] for index in sorted(ends)]
+    statuses = sorted(
+        (end.status for end in parts if end.status), key=lambda status: (status > 0, not is_killed(status))
+    )
     return GangEnd(
-        status=next((end.status for end in parts if end.status), 0),
+        status=statuses[0] if statuses else 0,  # a part that was killed made the others fail
         problem=next((end.problem for end in parts if end.problem is not None), None),
         result=next((end.result for index, end in ends.items() if index == 0), None),
         ranks=[rank for end in parts for rank in end.ranks],

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import resource
+import select
 import selectors
 import signal
 import socket
@@ -187,22 +188,34 @@ def main(folder: str, command: Sequence[str]) -> int:
     """Run the command; return its exit status, negative for a signal.
 
     A launcher that ends all ranks, as after MPI_Abort, kills what it has started: this process. The program and its
-    watcher are in a session of their own, so that the watcher can tell how the rank ended, and what it said last.
+    watcher are in a session of their own, so that the watcher can tell how the rank ended, and what it said last. A
+    launcher that is itself lost kills nothing: this process sees that it has gone, says so to the watcher, and ends.
     """
-    telling, told = os.pipe()
-    parent = os.getpid()
+    (telling, told), (orphaning, orphaned) = os.pipe(), os.pipe()
+    parent, launcher = os.getpid(), os.pidfd_open(os.getppid())
     if not os.fork():
         os.close(telling)
+        os.close(orphaned)
         os.setsid()
-        os.write(told, str(watch(folder, command, os.pidfd_open(parent))).encode())
+        os.write(told, str(watch(folder, command, os.pidfd_open(parent), launcher, orphaning)).encode())
         os._exit(0)
     os.close(told)
+    os.close(orphaning)
+    waiting = select.poll()
+    for descriptor in (telling, launcher):
+        waiting.register(descriptor, select.POLLIN)
+    if not {descriptor for descriptor, _ in waiting.poll()} & {telling}:
+        os.write(orphaned, b"x")
+        return -signal.SIGKILL
     with open(telling, "rb") as watcher:
         return int(watcher.read() or -signal.SIGKILL)
 
 
-def watch(folder: str, command: Sequence[str], launched: int) -> int:
-    """Run the command until it ends, or the process that was launched (a pidfd) has; write the rank's document."""
+def watch(folder: str, command: Sequence[str], launched: int, launcher: int, orphaning: int) -> int:
+    """Run the command until it ends, or the process that was launched (a pidfd) has; write the rank's document.
+
+    ``launcher``: what launched that process (a pidfd); ``orphaning``: the pipe on which it says that this was lost.
+    """
     rank, began = number(), time.time()
     os.environ["WINDTUNNEL_RANK"] = str(rank)
     if CHECKPOINT in os.environ:
@@ -223,7 +236,10 @@ def watch(folder: str, command: Sequence[str], launched: int) -> int:
     readers = {reading: reader for (reading, _), reader in zip(pipes, (printed, errors), strict=True)}
     ended_alone = _pass_on(child, readers, launched)
     _, status = os.waitpid(child, 0)
+    ended = time.time()
     code = os.waitstatus_to_exitcode(status)
+    # A launcher waits for its ranks: if it is gone before one that fails, it was lost, and the rank may fail for that.
+    orphaned = _has_ended(launcher) if ended_alone else bool(os.read(orphaning, 1))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     communicated = Communicated.read(f"{folder}/.mpi-{rank}")
     document = {
@@ -231,8 +247,9 @@ def watch(folder: str, command: Sequence[str], launched: int) -> int:
         "host": socket.gethostname(),
         "exit": code,
         "by_launcher": not ended_alone,
+        "orphaned": orphaned and code != 0,
         "began": began,
-        "ended": time.time(),
+        "ended": ended,
         "computing": used.ru_utime + used.ru_stime,
         "waiting": communicated.waiting,
         "sent": communicated.sent,
@@ -244,6 +261,13 @@ def watch(folder: str, command: Sequence[str], launched: int) -> int:
         json.dump(document, draft)
     os.rename(f"{folder}/.{rank}", f"{folder}/{rank}")
     return code
+
+
+def _has_ended(process: int) -> bool:
+    """Return whether a process (a pidfd) has ended."""
+    waiting = select.poll()
+    waiting.register(process, select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 def _become(command: Sequence[str], outputs: Sequence[int], parent: int, measures: str) -> NoReturn:

@@ -22,8 +22,8 @@ LONGEST_LINE = 1000
 class RankEnd:
     """How a rank ended: ``exit`` is negative for a signal; times in seconds, ``computing`` is processor time.
 
-    ``by_launcher``: its launcher ended it. ``waiting``: in calls of MPI, of which ``all_reduce`` in MPI_Allreduce;
-    ``sent``: bytes; None: not measured.
+    ``by_launcher``: its launcher ended it. ``orphaned``: its launcher was lost, and it ended with an error for that.
+    ``waiting``: in calls of MPI, of which ``all_reduce`` in MPI_Allreduce; ``sent``: bytes; None: not measured.
     """
 
     rank: int
@@ -36,6 +36,7 @@ class RankEnd:
     sent: int | None = None
     all_reduce: float | None = None
     by_launcher: bool = False
+    orphaned: bool = False
     lines: Sequence[str] = ()
     result: str | None = None
 
@@ -47,11 +48,12 @@ class RankEnd:
             times = all(isinstance(value, float | int) and isfinite(value) for value in end._times)
             texts = all(isinstance(text, str) and len(text) <= LONGEST_LINE for text in (end.host, *end.lines))
             numbers = isinstance(end.rank, int) and isinstance(end.exit, int)
-            numbers = numbers and isinstance(end.sent, int | None) and isinstance(end.by_launcher, bool)
+            numbers = numbers and isinstance(end.sent, int | None)
+            flags = isinstance(end.by_launcher, bool) and isinstance(end.orphaned, bool)
             result = isinstance(end.result, str | None)
         except TypeError as error:
             raise ValueError(f"{error}") from None
-        if not (times and texts and numbers and result):
+        if not (times and texts and numbers and flags and result):
             raise ValueError("a member of a rank's document has another type or is too long")
         return end
 
@@ -64,12 +66,20 @@ class RankEnd:
 def fault(ends: Sequence[RankEnd], expected: int, launcher: int, lines: Sequence[str] = ()) -> str | None:
     """Return how the program failed by itself; None: it did not. Raise ReplicaLost if a rank was lost.
 
-    ``expected``: the number of ranks. ``launcher``: the exit status of what started them, with its last ``lines``.
-    The rank that ended first with an error is the reason; the launcher ends the others for it.
+    ``expected``: the number of ranks. ``launcher``: the exit status of what started them, with its last ``lines``;
+    negative if a signal ended it.
+    The rank that ended first with an error is the reason; the launcher ends the others for it. A launcher that is lost,
+    or fails although no rank has, is a loss: it is not the program's.
     """
-    failed = sorted((end for end in ends if end.exit and not end.by_launcher), key=lambda end: end.ended)
+    if launcher == -signal.SIGKILL:
+        raise ReplicaLost("what starts the ranks was killed by SIGKILL")
+    failed = sorted(
+        (end for end in ends if end.orphaned or (end.exit and not end.by_launcher)), key=lambda end: end.ended
+    )
     if failed:
         first = failed[0]
+        if first.orphaned:
+            raise ReplicaLost(f"what had started rank {first.rank} was lost")
         if first.exit < 0 and -first.exit not in FAULTS:
             raise ReplicaLost(f"rank {first.rank} was killed by {_name(-first.exit)}")
         how = f"exited with status {first.exit}" if first.exit > 0 else f"was ended by {_name(-first.exit)}"
@@ -77,13 +87,20 @@ def fault(ends: Sequence[RankEnd], expected: int, launcher: int, lines: Sequence
     if launcher > 0 and not ends:
         return with_lines(f"no rank was started: the launcher exited with status {launcher}", lines)
     stopped = sorted((end for end in ends if end.by_launcher), key=lambda end: (not end.lines, end.rank))
-    if stopped and launcher > 0 and launcher % 128 != signal.SIGKILL:
+    if stopped and launcher > 0 and not is_killed(launcher):
         how = f"the program ended all ranks with status {launcher}, as MPI_Abort does"
         return with_lines(f"{how}, also rank {stopped[0].rank}", stopped[0].lines)
     missing = sorted(set(range(expected)) - {end.rank for end in ends if not end.by_launcher})
     if missing:
         raise ReplicaLost(f"rank {missing[0]} was lost")
-    return f"the launcher exited with status {launcher}, although all ranks ended well" if launcher > 0 else None
+    if launcher:
+        raise ReplicaLost(f"the launcher exited with status {launcher}, although all ranks ended well")
+    return None
+
+
+def is_killed(status: int) -> bool:
+    """Whether an exit status is that of a process which SIGKILL ended, as a shell or a launcher tells it."""
+    return status % 128 == signal.SIGKILL
 
 
 def with_lines(text: str, lines: Sequence[str]) -> str:

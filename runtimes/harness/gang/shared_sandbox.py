@@ -107,6 +107,7 @@ class SharedSandbox:
         self._own_root = task.confinement is not None and not task.gang.scratch
         self._in_memory = ("/tmp", SHARED_MEMORY) if self._own_root else ()
         self._programs: list[subprocess.Popen[bytes]] = []
+        self._launchers: dict[subprocess.Popen[bytes], bool] = {}
         self._selector = selectors.DefaultSelector()
         self._tasks: TaskServer | None = None
         if self._gang.start == "launch":
@@ -143,6 +144,7 @@ class SharedSandbox:
                     preexec_fn=dying_with(os.getpid()),
                 )
                 self._programs.append(process)
+                self._launchers[process] = bool(program.launcher)
                 self._selector.register(os.pidfd_open(process.pid), selectors.EVENT_READ)
         except OSError as error:
             return self._end_all(0, f"{program.launcher[0] if program.launcher else 'the program'}: {error.strerror}")
@@ -181,7 +183,7 @@ class SharedSandbox:
     def _wait(self) -> tuple[int, str | None]:
         """Wait until the task is answered, all programs have ended, or one has failed; return what went wrong.
 
-        That is the exit status of the program, and what else was wrong.
+        That is the exit status of the program, negative for a launcher that a signal ended, and what else was wrong.
         """
         code, until = 0, None
         waiting = list(self._programs)
@@ -199,7 +201,9 @@ class SharedSandbox:
                 waiting.remove(program)
                 if program.returncode and not code:
                     self._folder.deliver_checkpoints(self._files)
-                    code = program.returncode if program.returncode > 0 else 128 - program.returncode
+                    code = program.returncode
+                    if code < 0 and not self._launchers[program]:  # it is a rank, which a launcher would tell so
+                        code = 128 - code
                     until = time.monotonic() + GRACE
         while self._tasks is not None and self._attend(0.0):
             pass  # what the ranks said before they ended
