@@ -62,6 +62,9 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_flow_control.py": {
         "test_a_lost_rank_is_a_strike_and_the_task_is_run_again_with_the_same_result": "a minute of flows",
     },
+    "tests/system/test_gang_kills.py": {
+        "*": "half an hour; a rank that is killed is in every run, in test_gang_contract.py",
+    },
     "tests/simulators/test_compiled_step.py": {
         "test_a_thousand_drives_are_equal_with_the_compiled_step_and_with_plain_python": "two minutes of drives"
     },
