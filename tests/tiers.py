@@ -60,11 +60,16 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_the_baseline_has_less_drag_and_less_lift_than_a_cylinder_at_rest": "20 s of flows",
     },
     "tests/system/test_flow_control.py": {
-        "test_a_lost_rank_is_a_strike_and_the_task_is_run_again_with_the_same_result": "a minute of flows",
+        "test_a_lost_rank_is_a_strike_and_the_task_is_run_again_with_the_same_result": "minutes of flows",
+        "test_without_a_sandbox_ranks_end_with_their_evaluator_and_leave_nothing": "half a minute of flows",
     },
     "tests/system/test_gang_kills.py": {
         "*": "half an hour; a rank that is killed is in every run, in test_gang_contract.py",
     },
+    "tests/system/test_hostile_ranks.py": {"*": "a minute; the attacks on a rank's sandbox are in every run"},
+    "tests/system/test_rank_attacks.py": dict.fromkeys(
+        ("[slurm]", "[pods]"), "half a minute; ranks of this machine are in every run"
+    ),
     "tests/simulators/test_compiled_step.py": {
         "test_a_thousand_drives_are_equal_with_the_compiled_step_and_with_plain_python": "two minutes of drives"
     },
