@@ -1,7 +1,7 @@
 """Catalogue of runtimes and simulators: runtimes are made of model formats, simulators of their locks."""
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,7 +150,7 @@ def communications() -> Mapping[str, Environment]:
     return own | {name: model_server(environment) for name, environment in FRAMEWORKS.items()}
 
 
-def sent_environments() -> Iterable[Environment]:
+def sent_environments() -> Sequence[Environment]:
     """Return the environments that a runner sends to pods: the server's image has them, and none of a framework."""
     return [environment for name, environment in communications().items() if name not in FRAMEWORKS]
 

@@ -43,7 +43,7 @@ def install(image: Image, part: str, folder: Path) -> Facts:
             facts = Facts()
             for environment in image.brings:
                 site = f"{HOME}/environments/{environment.digest}/site"
-                sent = environment.name in catalogue.communications()
+                sent = environment in catalogue.sent_environments()
                 there = before[:1] if sent else [*before, facts]  # every image has Python's libraries
                 own = packages.install(environment.lock, root, site, there, environment.compiled, sent=sent)
                 facts = merged((facts, own))

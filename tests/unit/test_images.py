@@ -51,6 +51,8 @@ def test_the_image_of_a_simulator_has_its_own_datasets() -> None:
 
 def test_the_servers_image_brings_what_gangs_are_sent_and_no_framework() -> None:
     assert [environment.name for environment in image_names.images()["server"].brings] == ["mpi"]
+    sent = catalogue.sent_environments()
+    assert [name for name, image in image_names.images().items() if set(image.brings) & set(sent)] == ["server"]
 
 
 def test_sources_are_named_by_content_without_bytecode(tmp_path: Path) -> None:
