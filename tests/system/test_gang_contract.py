@@ -10,45 +10,10 @@ import pytest
 from datasets.versions.archives.tar_writer import MeasuredTar
 from tests.archives import zipped
 from tests.system.gang_places import PATIENCE, GangPlace, PodsPlace, place, waits
+from tests.system.gang_programs import HALVES, MPI, SUM
 from tests.waiting import until
 
-MPI = ["python", "-m", "mpi4py", "model.py"]
 TWO = {"size": 2, "slots": 2, "communication": "mpi", "command": MPI}
-
-SUM = b"""
-import json, os, signal
-from mpi4py import MPI
-world = MPI.COMM_WORLD
-task = json.load(open(os.environ["WINDTUNNEL_SCENARIO"]))
-if task["params"].get("fault") and world.rank == 3:
-    print("the mesh is too coarse", flush=True)
-    os.kill(os.getpid(), getattr(signal, task["params"]["fault"]))
-open(os.environ["WINDTUNNEL_OUTPUT"] + f"/rank-{world.rank}.txt", "w").write(str(world.rank))
-total = world.allreduce(world.rank + task["index"])
-if world.rank == 0:
-    print(json.dumps({"total": total, "ranks": world.size}))
-"""
-
-# The ranks wait at the half until their gang is lost once; then all go on from the checkpoint.
-HALVES = b"""
-import json, os, pathlib, time
-from mpi4py import MPI
-world = MPI.COMM_WORLD
-restored = pathlib.Path(os.environ.get("WINDTUNNEL_RESTORE", "none"), str(world.rank), "half")
-half = json.loads(restored.read_text()) if restored.exists() else None
-if half is None:
-    folder = pathlib.Path(os.environ["WINDTUNNEL_CHECKPOINT"])
-    (folder / ".half").write_text(json.dumps(world.allreduce(world.rank)))
-    (folder / ".half").rename(folder / "half")
-    while (folder / "half").exists():
-        time.sleep(0.01)
-    world.barrier()
-    print("waits to be lost", flush=True)
-    time.sleep(600)
-total = world.allreduce(half)
-if world.rank == 0:
-    print(json.dumps({"total": total}))
-"""
 
 RESIDENT = b"""
 import os

@@ -10,45 +10,20 @@ from typing import Any
 import pytest
 
 from tests.slurm import Slurm, slurm_alone
+from tests.system.gang_programs import HALVES, MPI, SUM
 from tests.system.platform_process import PlatformProcess
 from tests.waiting import until
 
-MPI = ["python", "-m", "mpi4py", "model.py"]
-
-SUM = """
+PACKAGED_SUM = (
+    b"""
 # /// script
 # dependencies = ["mpich", "mpi4py"]
 # ///
-import json, os
-from mpi4py import MPI
-world = MPI.COMM_WORLD
-task = json.load(open(os.environ["WINDTUNNEL_SCENARIO"]))
-open(os.environ["WINDTUNNEL_OUTPUT"] + f"/rank-{world.rank}.txt", "w").write(str(world.rank))
-total = world.allreduce(world.rank + task["index"])
-if world.rank == 0:
-    print(json.dumps({"total": total, "ranks": world.size}))
 """
+    + SUM
+)
 
-# Rank 3, on the second node, waits at the half until its gang is lost once; then all go on from the checkpoint.
-HALVES = """
-import json, os, pathlib, time
-from mpi4py import MPI
-world = MPI.COMM_WORLD
-restored = pathlib.Path(os.environ.get("WINDTUNNEL_RESTORE", "none"), str(world.rank), "half")
-half = json.loads(restored.read_text()) if restored.exists() else None
-if half is None:
-    folder = pathlib.Path(os.environ["WINDTUNNEL_CHECKPOINT"])
-    (folder / ".half").write_text(json.dumps(world.allreduce(world.rank)))
-    (folder / ".half").rename(folder / "half")
-    world.barrier()
-    print("waits to be lost", flush=True)
-    time.sleep(600)
-total = world.allreduce(half)
-if world.rank == 0:
-    print(json.dumps({"total": total}))
-"""
-
-NETWORK = """
+NETWORK = b"""
 import json, os, socket
 addresses = sorted({line.split()[0] for line in open("/etc/hosts")})
 def reaches(port):
@@ -81,13 +56,13 @@ def platform(slurm_of_two: Slurm, tmp_path_factory: pytest.TempPathFactory) -> I
     platform.stop()
 
 
-def _submit(platform: PlatformProcess, program: str, gang: dict[str, Any], **fields: Any) -> str:
+def _submit(platform: PlatformProcess, program: bytes, gang: dict[str, Any], **fields: Any) -> str:
     fields = {"scenarios": {"range": [0, 1]}, **fields}
-    sent = platform.submit(model=program.encode(), filename="model.py", dataset="program", gang=gang, **fields)
+    sent = platform.submit(model=program, filename="model.py", dataset="program", gang=gang, **fields)
     return str(sent["id"])
 
 
-def _run(platform: PlatformProcess, program: str, gang: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
+def _run(platform: PlatformProcess, program: bytes, gang: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
     """Return the results of a program's simulation."""
     id = _submit(platform, program, gang, **fields)
     platform.wait_for_end(id, 240)
@@ -112,7 +87,7 @@ def _processes(text: str) -> list[int]:
 
 def test_the_ranks_of_a_program_are_on_all_nodes_and_leave_their_files(platform: PlatformProcess) -> None:
     gang = {"size": 2, "slots": 2, "communication": "mpi", "command": MPI}
-    results = _run(platform, SUM, gang, scenarios={"range": [0, 3]})
+    results = _run(platform, PACKAGED_SUM, gang, scenarios={"range": [0, 3]})
     assert [result["metrics"] for result in results] == [{"total": 6 + 4 * index, "ranks": 4} for index in range(3)], (
         results
     )

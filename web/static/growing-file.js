@@ -1,43 +1,23 @@
-// The element <growing-file src>: the end of a file of a task that runs, followed while it is shown.
+// The element <growing-file src>: the end of a file of a task that runs.
+
+import { FollowedText } from "./followed_text.js";
 
 const TAIL = 100_000; // bytes of the end that are read first
 const MOST = 1_000_000; // characters that are kept in the page
 const WAIT = 20; // seconds that the server waits for more
 const PAUSE = 2000; // milliseconds before a request that failed is repeated
 
-class GrowingFile extends HTMLElement {
-  connectedCallback() {
-    this.note = document.createElement("p");
-    this.note.className = "small muted";
-    this.text = document.createElement("pre");
-    this.text.tabIndex = 0;
-    this.text.setAttribute("role", "log");
-    this.text.setAttribute("aria-label", "File");
-    this.replaceChildren(this.note, this.text);
-    document.addEventListener("visibilitychange", () => { if (document.hidden) this.stop(); else this.follow(); });
-    this.follow();
-  }
+class GrowingFile extends FollowedText {
+  static label = "File";
 
-  disconnectedCallback() {
-    this.stop();
-  }
-
-  stop() {
-    this.reading?.abort();
-    this.reading = null;
-  }
-
-  async follow() {
-    if (this.reading) return;
-    const reading = (this.reading = new AbortController());
+  async read(signal) {
     let offset = -TAIL;
     let decoder = new TextDecoder();
     let content = "";
-    this.note.textContent = "Loading …";
-    while (!reading.signal.aborted) {
+    while (!signal.aborted) {
       try {
         const wait = offset < 0 ? 0 : WAIT;
-        const answer = await fetch(`${this.getAttribute("src")}&offset=${offset}&wait=${wait}`, { signal: reading.signal });
+        const answer = await fetch(`${this.getAttribute("src")}&offset=${offset}&wait=${wait}`, { signal });
         if (answer.status === 503) {
           await new Promise((done) => setTimeout(done, PAUSE));
           continue;
@@ -66,12 +46,6 @@ class GrowingFile extends HTMLElement {
         await new Promise((done) => setTimeout(done, PAUSE));
       }
     }
-  }
-
-  show(content) {
-    const atEnd = this.text.scrollTop + this.text.clientHeight >= this.text.scrollHeight - 20;
-    this.text.textContent = content;
-    if (atEnd) this.text.scrollTop = this.text.scrollHeight;
   }
 }
 

@@ -1,43 +1,18 @@
-// The element <log-view src>: the lines of a log, followed while it is shown and the reader is at its end.
+// The element <log-view src>: the lines of a log.
+
+import { FollowedText } from "./followed_text.js";
 
 const MOST = 20_000; // lines that are kept in the page; the whole log is a download
 
-class LogView extends HTMLElement {
-  connectedCallback() {
-    this.replaceChildren();
-    this.text = document.createElement("pre");
-    this.text.tabIndex = 0;
-    this.text.setAttribute("role", "log");
-    this.text.setAttribute("aria-label", "Log");
-    this.note = document.createElement("p");
-    this.note.className = "small muted";
-    this.append(this.note, this.text);
-    this.lines = [];
-    const details = this.closest("details");
-    const follow = () => (details && !details.open ? this.stop() : this.follow());
-    details?.addEventListener("toggle", follow);
-    document.addEventListener("visibilitychange", () => { if (document.hidden) this.stop(); else follow(); });
-    follow();
-  }
-
-  disconnectedCallback() {
-    this.stop();
-  }
-
-  stop() {
-    this.reading?.abort();
-    this.reading = null;
-  }
+class LogView extends FollowedText {
+  static label = "Log";
 
   /** Read the log from its begin; a connection that is lost is opened again by the next toggle or visit. */
-  async follow() {
-    if (this.reading) return;
-    const reading = (this.reading = new AbortController());
+  async read(signal) {
     this.lines = [];
     this.dropped = 0;
-    this.note.textContent = "Loading …";
     try {
-      const answer = await fetch(this.getAttribute("src"), { signal: reading.signal });
+      const answer = await fetch(this.getAttribute("src"), { signal });
       if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
@@ -63,12 +38,9 @@ class LogView extends HTMLElement {
     this.lines.push(...lines);
     if (this.lines.length > MOST) this.dropped += this.lines.splice(0, this.lines.length - MOST).length;
     this.note.textContent = this.kept("Following …");
-    if (this.drawing) return;
-    this.drawing = requestAnimationFrame(() => {
+    this.drawing ||= requestAnimationFrame(() => {
       this.drawing = null;
-      const atEnd = this.text.scrollTop + this.text.clientHeight >= this.text.scrollHeight - 20;
-      this.text.textContent = this.lines.join("\n");
-      if (atEnd) this.text.scrollTop = this.text.scrollHeight;
+      this.show(this.lines.join("\n"));
     });
   }
 }
