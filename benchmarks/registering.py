@@ -113,7 +113,9 @@ def register_and_page(kind: str, count: int, home: Path) -> dict[str, float]:
             break
     assert files == count
     paging = time.perf_counter() - began
-    assert platform.catalogue.datasets.collect_garbage(0.0) == platform.catalogue.datasets.remove_orphans(0.0) == 0
+    assert (
+        platform.catalogue.datasets.garbage.collect(0.0) == platform.catalogue.datasets.garbage.remove_orphans(0.0) == 0
+    )
     database.close()
     return {
         "seconds": seconds,

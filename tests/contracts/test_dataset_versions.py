@@ -23,8 +23,8 @@ from common.errors import InUse, NotFound, PlatformError, StoreUnavailable, Unkn
 from core.domain.scheduling.states import State
 from core.notifications.local_notifier import LocalNotifier
 from core.services.datasets import bucket_objects, dataset_sources
+from core.services.datasets.dataset_garbage import GRACE
 from core.services.datasets.dataset_registration import DatasetRegistration, RegistrationLimits
-from core.services.datasets.datasets import GRACE
 from core.services.datasets.environment_registration import EnvironmentRegistration
 from core.services.datasets.file_sources import Sources
 from core.services.due_jobs import DueJobs
@@ -126,8 +126,8 @@ def test_a_registration_that_loses_its_claim_leaves_one_version(platform: Platfo
     assert (dataset["state"], dataset["version"]) == ("ready", "1")
     assert b"".join(platform.catalogue.datasets.file("d", "a").read(0, 1000)) == b"x" * 1000
     clock.now += GRACE * 2
-    platform.catalogue.datasets.collect_garbage()
-    platform.catalogue.datasets.remove_orphans()
+    platform.catalogue.datasets.garbage.collect()
+    platform.catalogue.datasets.garbage.remove_orphans()
     with platform.database.read() as c:
         assert objects(platform) == set(store.objects_of(c, id))
 
@@ -376,9 +376,9 @@ class DatasetLifecycle:
 
     def collect_garbage(self) -> None:
         self.clock.now += self.rng.choice([1.0, GRACE * 2])
-        self.platform.catalogue.datasets.collect_garbage()
+        self.platform.catalogue.datasets.garbage.collect()
         if self.rng.random() < 0.3:
-            self.platform.catalogue.datasets.remove_orphans()
+            self.platform.catalogue.datasets.garbage.remove_orphans()
 
     def check(self) -> None:
         alive = {version["digest"] for version in self.versions()} | {digest for _, digest in self.running.values()}
@@ -393,7 +393,7 @@ class DatasetLifecycle:
         for name in self.names():
             self.platform.catalogue.datasets.delete(name)
         self.clock.now += GRACE * 2
-        self.platform.catalogue.datasets.collect_garbage()
+        self.platform.catalogue.datasets.garbage.collect()
         assert objects(self.platform) == set()
 
 
@@ -417,7 +417,10 @@ def test_an_object_without_a_reference_is_deleted(platform: Platform, clock: Clo
     platform.store.put(f"packs/{dataset['id']}/orphan", [b"x"])
     platform.store.put("packs/0123456789abcdefghjkmnpqrs/orphan", [b"x"])
     clock.now += GRACE * 2
-    assert platform.catalogue.datasets.remove_orphans() == 2 and platform.catalogue.datasets.remove_orphans() == 0
+    assert (
+        platform.catalogue.datasets.garbage.remove_orphans() == 2
+        and platform.catalogue.datasets.garbage.remove_orphans() == 0
+    )
     assert b"".join(platform.catalogue.datasets.file("d", "a").read(0, 1)) == b"1"
 
 
@@ -545,7 +548,7 @@ def test_moved_content_is_read_from_its_new_location_after_another_registration(
     assert (second["id"], second["version"], second["source"]["s3"]) == (first["id"], "1", f"s3://{name}/moved/")
     assert b"".join(connected.catalogue.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
     clock.now += GRACE * 2
-    assert connected.catalogue.datasets.collect_garbage() == 2  # the former manifest and its index
+    assert connected.catalogue.datasets.garbage.collect() == 2  # the former manifest and its index
     assert b"".join(connected.catalogue.datasets.file("d@1", "3/039.bin").read(0, 5)) == b"39393"
     assert register_prefix(connected, name, "moved/")["id"] == first["id"]
     assert len(list(connected.store.list("manifests/"))) == 2

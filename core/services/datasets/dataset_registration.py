@@ -103,7 +103,7 @@ class DatasetRegistration:
             progress = RegistrationProgress(self._database, claim, source.upload_ids())
             if row.attempts > ATTEMPTS:
                 raise Invalid(f"Its registration was interrupted {ATTEMPTS} times; see the log.")
-            self._versions.purge(claim.id)  # objects of an earlier attempt
+            self._versions.garbage.purge(claim.id)  # objects of an earlier attempt
             self._read(row, source, claim, progress)
         except Exception as error:
             # A source that never answered is probably a wrong address.
@@ -162,7 +162,7 @@ class DatasetRegistration:
         for upload in source.upload_ids():
             self._uploads.let_go(upload)
         if finished.manifest != manifest:  # an existing version has the same content
-            self._versions.purge(claim.id)
+            self._versions.garbage.purge(claim.id)
 
     def _fail(self, claim: HeldClaim, reason: str) -> None:
         def fail(c: Connection) -> bool:
@@ -171,7 +171,7 @@ class DatasetRegistration:
 
         if self._database.write(fail):
             logger.warning("registration of version %s failed: %s", claim.id, reason)
-            self._versions.purge(claim.id)
+            self._versions.garbage.purge(claim.id)
             with self._database.read() as c:
                 row = store.by_id(c, claim.id)
             if row is not None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import chain, islice
+from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unk
 from core.notifications.notifier import Notifier
 from core.services.block_checksums import BlockChecksums, verified
 from core.services.datasets import catalogue, dataset_sources
+from core.services.datasets.dataset_garbage import DatasetGarbage
 from core.services.datasets.descriptions import (
     NEXT_STEP,
     brief_document,
@@ -55,8 +56,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: The built-in dataset below one that has files and no scenarios, and what the description of that would be.
 PROGRAM = "program"
 _ONLY_FILES: Mapping[str, object] = {"scenarios": None, "title": "", "description": "", "tasks": None}
-#: Seconds for which unreferenced objects are kept, because a job that lost its claim may still be writing.
-GRACE = 300.0
 
 
 class Datasets:
@@ -78,6 +77,7 @@ class Datasets:
         self._sources = sources
         self._floor = floor or DiskFloor()
         self._checksums = BlockChecksums()
+        self.garbage = DatasetGarbage(database, objects)
 
     # -- registration
 
@@ -435,44 +435,6 @@ class Datasets:
         """Return the datasets of simulations that have not ended, from their provenance."""
         with self._database.read() as c:
             return store.in_use(c)
-
-    # -- garbage collection
-
-    def collect_garbage(self, grace: float = GRACE) -> int:
-        """Delete objects that only ended versions refer to, after ``grace`` seconds; return their number."""
-        with self._database.read() as c:
-            over = store.purgeable(c, self._database.now(c) - grace)
-        return sum(self.purge(id) for id in over)
-
-    def remove_orphans(self, grace: float = GRACE) -> int:
-        """Delete orphans: objects that no row refers to; return their number. Lists all objects."""
-        keys = chain(self._objects.list("packs/"), self._objects.list("manifests/"))
-        return sum(self._remove_orphan(key, grace) for key in keys)
-
-    def purge(self, id: str) -> int:
-        """Delete the objects that only this ended version refers to: each object first, then its reference."""
-        removed = 0
-        with self._database.read() as c:
-            objects = store.objects_of(c, id)
-        for object in objects:
-            with self._database.read() as c:
-                needed = store.needed(c, object, but=id)
-            if not needed:
-                self._objects.delete(object)
-                removed += 1
-            self._database.write(lambda c, object=object: store.forget(c, id, object))  # type: ignore[misc]
-        return removed
-
-    def _remove_orphan(self, key: str, grace: float) -> int:
-        """Delete an object without a reference, left by a job that lost its claim; return 1 if deleted, else 0."""
-        version = key.split("/")[1]
-        with self._database.read() as c:
-            row = store.by_id(c, version)
-            young = row is not None and row.ended_at is not None and row.ended_at > self._database.now(c) - grace
-            if young or store.at_work(c, version) or store.needed(c, key):
-                return 0
-        self._objects.delete(key)
-        return 1
 
 
 def check_name(name: str) -> None:

@@ -237,9 +237,9 @@ class Staging:
 
     def sweep(self) -> None:
         """Remove unreferenced dataset objects, and unused folders on this node."""
-        self._datasets.collect_garbage()
+        self._datasets.garbage.collect()
         if self._orphan_search.begin():
-            self._datasets.remove_orphans()
+            self._datasets.garbage.remove_orphans()
             self._bundles.remove_orphans()
         scenario_folder.sweep(self._plays, lambda: map(_folder_name, self._datasets.in_use()))
         self._cache.sweep(self._alive)
