@@ -10,7 +10,7 @@ from web.reruns import results
 #: Suffixes of what a page asks for as a picture; the API then judges by the content.
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".svg")
 #: Pictures that the page of a task shows, and tasks of which a simulation's page shows one.
-PICTURES_OF_TASK, TASKS_OF_GRID = 12, 24
+PICTURES_OF_TASK, TASKS_OF_GRID = 12, 100
 
 
 class ArtifactName(msgspec.Struct):
@@ -58,15 +58,25 @@ class PictureChoice(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
+class PictureTable:
+    """Tasks by the values of two parameters: a row for each value of the first, a column for each of the second."""
+
+    parameters: tuple[str, str]
+    columns: Sequence[object]
+    rows: Sequence[tuple[object, Sequence[int | None]]]
+
+
+@dataclass(frozen=True, slots=True)
 class PictureGrid:
     """Pictures of the same ``name``, one of each task, with the task's parameters that differ between them.
 
-    ``names``: of all pictures of these tasks.
+    ``names``: of all pictures of these tasks. ``table``: the tasks, if two parameters place each of them.
     """
 
     name: str
     names: Sequence[str]
     tasks: Sequence[tuple[int, Mapping[str, object]]]
+    table: PictureTable | None
 
 
 def pictures_of(result: Mapping[str, object] | None) -> Sequence[str]:
@@ -93,4 +103,20 @@ def picture_grid(simulation: Mapping[str, object], address: Mapping[str, str]) -
     values = [task.scenario.params or {} for task in shown]
     differing = [key for key, value in values[0].items() if any(other.get(key) != value for other in values)]
     tasks = [(task.task, {key: own.get(key) for key in differing}) for task, own in zip(shown, values, strict=True)]
-    return PictureGrid(name, names, tasks)
+    return PictureGrid(name, names, tasks, picture_table(tasks))
+
+
+def picture_table(tasks: Sequence[tuple[int, Mapping[str, object]]]) -> PictureTable | None:
+    """Return tasks as a table by their two parameters; None if these are not two, or less than half of it is filled.
+
+    Values are in the order in which they come first.
+    """
+    parameters = tuple(tasks[0][1])
+    placed = {tuple(map(repr, values.values())): task for task, values in tasks}
+    if len(parameters) != 2 or len(placed) != len(tasks):
+        return None
+    rows, columns = ({repr(values[key]): values[key] for _, values in tasks} for key in parameters)
+    if len(rows) * len(columns) > 2 * len(tasks):
+        return None
+    cells = [(row, [placed.get((text, column)) for column in columns]) for text, row in rows.items()]
+    return PictureTable((parameters[0], parameters[1]), list(columns.values()), cells)

@@ -57,3 +57,32 @@ def test_each_task_shows_its_picture_and_a_simulation_those_of_its_sweep(
     pictures.get_by_role("link").click()
     page.wait_for_url("**/tasks/1/pictures/bar.svg")
     assert page.title() != "taken"
+
+
+def test_pictures_of_a_sweep_over_two_parameters_are_a_table_of_them(
+    page: Page, page_errors: Errors, platform: PlatformProcess
+) -> None:
+    drawn = platform.run(
+        model=DRAWING.encode(),
+        filename="draw.py",
+        dataset="program",
+        sweep={"height": [20, 50, 80], "width": [30, 60]},
+        gang={"size": 1, "command": ["python", "model.py"]},
+    )
+    assert drawn["state"] == "succeeded", drawn["reason"]
+    page.goto(f"{platform.url}/simulations/{drawn['id']}")
+    table = page.get_by_role("region", name="Pictures by height and width").get_by_role("table")
+    expect(table.get_by_role("columnheader")).to_have_text(["height / width", "30", "60"])
+    expect(table.get_by_role("rowheader")).to_have_text(["20", "50", "80"])
+    for image in table.get_by_role("img").all():
+        image.scroll_into_view_if_needed()
+        expect(image).to_have_js_property("naturalWidth", 80)
+    assert not scrolls_sideways(page) and not accessibility_violations(page)
+    keep_picture(page, "pictures-of-two-parameters")
+    last = table.get_by_role("row", name="80").get_by_role("link").nth(1)
+    [task] = [
+        result["task"]
+        for result in platform.results(drawn["id"])
+        if result["metrics"] == {"height": 80} and result["scenario"]["params"]["width"] == 60
+    ]
+    expect(last).to_have_attribute("href", f"/simulations/{drawn['id']}/tasks/{task}")
