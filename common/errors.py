@@ -74,6 +74,10 @@ class UnknownFile(NotFound):
     """This version of the dataset has no file with that path. `GET .../files` lists them."""
 
 
+class UnknownTask(NotFound):
+    """The simulation has no task of this number. `tasks.total` of it says how many there are, numbered from 0."""
+
+
 class UnknownTaskFile(NotFound):
     """The task shows no file or folder of this name at present. `GET .../files` lists them."""
 

@@ -21,23 +21,22 @@ import msgspec
 from common.errors import Unsafe
 from core.domain.scheduling.launches import Launch
 from datasets.versions.program_files import FILES
+from runtimes.harness.gang.gang_log import GangLog
 from runtimes.harness.gang.gang_nodes import JoinedNode, SpreadTask
 from runtimes.harness.gang.gang_runner import GangLaunch, GangRunner, GangStopped
 from runtimes.harness.gang.gang_task import GangTask, LocalGangSpec
 from runtimes.harness.gang.gang_transport import ReplicaLost
-from runtimes.harness.gang.local_gang import LocalGang, keep_delivering
+from runtimes.harness.gang.local_gang import LocalGang
 from runtimes.harness.gang.program_build import BuildFailed
 from runtimes.harness.gang.sandboxed_task import SandboxedTask
 from runtimes.harness.runner.captured_output import CapturedOutput
 from runtimes.harness.runner.runner import (
     DONE,
     INTERNAL_ERROR,
-    LAST_REQUEST,
     PR_SET_DUMPABLE,
     SETUP_FAILED,
     STOPPED,
     UNREACHABLE,
-    deliver,
 )
 from runtimes.harness.runner.runner_api_client import (
     Credentials,
@@ -202,9 +201,9 @@ def serve(
     try:
         spread.gather()  # before a lease is taken, which would expire while machines start
         signal.signal(signal.SIGTERM, lambda *_: closing.close())
-        runner = GangRunner(credentials, described, gang, "gang", ended=end)
-        log = RunnerApiClient(credentials, threading.Event(), patience=0.0)
-        threading.Thread(target=keep_delivering, args=(gang, log), name="log", daemon=True).start()
+        log = GangLog(gang.outputs, credentials)
+        runner = GangRunner(credentials, described, gang, "gang", log, ended=end)
+        log.begin()
         try:
             gang.build(document.builds, described.model.digest)
             runner.run()
@@ -213,7 +212,7 @@ def serve(
             return STOPPED, "the gang's runner was stopped by a signal"
         except BuildFailed as failure:
             RunnerApiClient(credentials, threading.Event()).refuse_model(str(failure), "failed")
-        deliver(gang.outputs, RunnerApiClient(credentials, threading.Event(), patience=0.0, time_out=LAST_REQUEST))
+        log.finish()
     finally:
         gang.close()
         spread.close()

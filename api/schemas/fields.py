@@ -19,13 +19,31 @@ DIGEST = r"^sha256:[0-9a-f]{64}$"
 
 #: What is written for a pattern.
 WORDS = {
-    NAME: "Write letters (a to z), digits, '.', '_' and '-': 1 to 100, the first a letter or a digit.",
+    NAME: "Write letters (a to z), digits, '.', '_' and '-', the first a letter or a digit.",
     REFERENCE: "Write a name, name@version, name@tag, an id or a digest: letters, digits and . _ @ : - only.",
     DIGEST: "Write sha256: and 64 hexadecimal digits (0 to 9, a to f).",
     CONNECTION: "Write the name of a connection of the operator.",
     LINE: "Write one line of text without control characters.",
+    r"^[^\x00-\x1f\x7f]+$": "Write one line of text without control characters.",
+    r"^-?[^\x00-\x1f\x7f]+$": "Write a name, with - before it for the reverse order.",
+    r"^[^=\x00-\x1f\x7f]+=[^\x00-\x1f\x7f]*$": "Write NAME=VALUE.",
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}=[^\x00-\x1f\x7f]*$": "Write NAME=VALUE, with the name of a label.",
+    r"^-?[0-9]{1,17}(/[^\x00-\x1f\x7f]+)?$": "Write the `next` of the page before, as it was.",
+    r"^[A-Za-z0-9_-]+$": "Write the cursor of the header `Link`, as it was.",
+    r"^[0-9a-z]{26}$": "Write an id: 26 characters, digits and the letters a to z.",
+    r"^(none|[0-9a-z]{26})$": "Write an id: 26 characters, digits and the letters a to z; or none.",
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(,[A-Za-z0-9][A-Za-z0-9._-]{0,99})*$": "Write names with commas between them.",
+    r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$": "Write a name of Kubernetes, such as example.com/zone.",
+    r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$": "Write a label's value: letters, digits, '.', '_' and '-'.",
+    r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$": "Write letters (a to z), digits and '-', which is neither first nor last.",
+    r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$": "Write letters (a to z), digits, '.' and '-', the ends without these two.",
+    r"^[a-z0-9]([a-z0-9./@-]*[a-z0-9])?$": "Write the name of a network, such as namespace/name@interface.",
+    r"^[0-9]{1,9}$": "Write a whole number, as text.",
+    r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$": "Write the name of an image, such as example.com/solver:1.2.",
+    r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$": "Write printable ASCII characters, without spaces at the ends.",
+    r"^[^\x00-\x1f\x7f/]+(/[^\x00-\x1f\x7f/]+)*$": "Write a path such as output/energy.csv: no slash at its ends.",
+    r"^([^\x00-\x1f\x7f/]+(/[^\x00-\x1f\x7f/]+)*)?$": "Write a path such as model/case: no slash at its ends.",
 }
-
 
 #: Most errors that are collected of one list, and most unknown members of one object that are reported.
 MOST_ERRORS = 20
@@ -161,15 +179,15 @@ class Flag(fields.Boolean):
 
 
 class PatternValidator(validate.Validator):
-    """Matches a pattern as JSON Schema does: in Python ``$`` alone also matches before a final line break."""
+    """Matches a pattern of WORDS as JSON Schema does: in Python ``$`` alone also matches before a final line break."""
 
     def __init__(self, pattern: str) -> None:
-        self._pattern = pattern
+        self._words = WORDS[pattern]
         self._compiled = re.compile(pattern.removesuffix("$") + r"\Z")
 
     def __call__(self, value: str) -> str:
         if not self._compiled.match(value):
-            raise ValidationError(WORDS.get(self._pattern, f"Does not match {self._pattern}"))
+            raise ValidationError(self._words)
         return value
 
 
@@ -262,4 +280,13 @@ class ObjectField(fields.Dict):
             raise ValidationError("Not a JSON object.")
         if len(value) > self._most:
             raise ValidationError(f"More than {self._most} members.")
-        return super()._deserialize(value, attr, data, **kwargs)  # type: ignore[no-untyped-call]
+        try:
+            return super()._deserialize(value, attr, data, **kwargs)  # type: ignore[no-untyped-call]
+        except ValidationError as error:
+            wrong = error.messages_dict.items()
+            raise ValidationError({name: _of_member(**parts) for name, parts in wrong}) from None
+
+
+def _of_member(key: object = None, value: object = None) -> object:
+    """Return what is wrong with a member of an object, which marshmallow tells of its key and of its value."""
+    return key or value

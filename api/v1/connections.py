@@ -19,6 +19,7 @@ from common.errors import (
     TooLarge,
     TooManyStreams,
     UnknownSimulation,
+    UnknownTask,
     UnsupportedMedia,
 )
 
@@ -52,6 +53,7 @@ class PieceNumber(msgspec.Struct):
         TooLarge,
         TooManyStreams,
         UnknownSimulation,
+        UnknownTask,
         UnsupportedMedia,
     ],
 )

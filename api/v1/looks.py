@@ -21,6 +21,7 @@ from common.errors import (
     TaskNotAtWork,
     TooManyStreams,
     UnknownSimulation,
+    UnknownTask,
     UnknownTaskFile,
 )
 
@@ -29,7 +30,7 @@ blueprint = Blueprint(
 )
 
 #: Errors of every look.
-ERRORS = (LooksNotAllowed, RunnerSilent, TaskNotAtWork, TooManyStreams, UnknownSimulation, UnknownTaskFile)
+ERRORS = (LooksNotAllowed, RunnerSilent, TaskNotAtWork, TooManyStreams, UnknownSimulation, UnknownTask, UnknownTaskFile)
 
 
 class FolderPath(msgspec.Struct):

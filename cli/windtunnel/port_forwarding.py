@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from windtunnel.errors import WindtunnelError
+from windtunnel.errors import Refused, WindtunnelError
 
 if TYPE_CHECKING:
     from windtunnel import Client
@@ -29,6 +29,15 @@ class PortForwarding:
     def local_port(self) -> int:
         """The port of this machine."""
         return int(self._listener.getsockname()[1])
+
+    def check(self) -> None:
+        """Connect once. Raise Refused if that is never possible; a program may listen later."""
+        try:
+            self._client.looks.disconnect(self._id, self._client.looks.connect(self._id, self._task, self._port))
+        except Refused as error:
+            if error.type != "port-not-reached":
+                raise
+            self._say(f"{error} It may later.")
 
     def serve(self) -> None:
         """Forward connections, until `close`."""

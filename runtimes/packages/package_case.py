@@ -75,4 +75,4 @@ def read_case(model: Path) -> PackageCase:
     path = model / MANIFEST if model.is_dir() else model
     if not path.is_file() or path.stat().st_size > LARGEST_MANIFEST:
         raise BadRequirements(f"The case has no {MANIFEST}, or one of more than {LARGEST_MANIFEST:,} bytes.")
-    return parse_case(path.read_bytes(), path.name)
+    return parse_case(path.read_bytes(), MANIFEST if model.is_dir() else "The case")

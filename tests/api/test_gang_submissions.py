@@ -102,6 +102,10 @@ def test_the_program_of_a_gang_may_be_a_file_of_no_format_of_models(client: Flas
             {"gang": {"size": 3, "slices": 2, "command": ["x"]}},
             "No executor has capacity for a gang of 6 replicas; the maximum is 4",
         ),
+        (
+            {"gang": {"size": 2, "slices": 2, "communication": "mpi", "command": ["x"]}},
+            "`gang.slices` are for `none` and `tpu`; with `mpi`, use a larger `size`.",
+        ),
         ({"placement": {"executor": "laptop"}}, "No executor here starts such a gang"),
         ({"params": {"mesh": [1, 2]}}, "takes a number, a truth value or a text"),
     ],

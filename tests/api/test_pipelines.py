@@ -430,7 +430,11 @@ def test_results_are_those_of_a_submission_and_a_dataset(pipelines: Pipelines) -
                 SIMULATE,
                 {**EVALUATE, "submission": {"dataset": "noop", "model": {"from": "simulate", "output": "results"}}},
             ],
-            "which leaves no files",
+            "as a model; they are a dataset",
+        ),
+        (
+            [SIMULATE, {**EVALUATE, "submission": {"dataset": "noop", "model": {"from": "simulate"}}}],
+            'an output of a step is {"from": STEP, "output": NAME}: Object missing required field `output`',
         ),
         (
             [{"name": "simulate", "comparison": {"dataset": "cartpole", "models": ["mine", "mine@1"]}}, REDUCE],

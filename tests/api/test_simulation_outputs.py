@@ -134,6 +134,8 @@ def test_an_archive_that_is_no_dataset_is_said(programs: Programs) -> None:
         ({"model": {"file": "a", "as": "model", "name": "idm"}}, "ships with the platform"),
         ({"data": {"file": "a", "as": "dataset", "name": "car_street"}}, "built-in dataset"),
         ({"model": {"file": "a", "as": "model", "format": "onyx"}}, "no format 'onyx'"),
+        ({"model": {"file": "../a", "as": "model"}}, "`outputs.model.file`: write the path in $WINDTUNNEL_OUTPUT"),
+        ({"model": {"file": "a", "as": "model", "task": 99}}, "there is no task 99; there are"),
     ],
 )
 def test_an_output_that_can_never_be_made_is_refused_at_once(programs: Programs, outputs: Any, fragment: str) -> None:
@@ -146,7 +148,7 @@ def test_only_programs_have_outputs(programs: Programs) -> None:
     refused = problem(programs.client.post("/v1/simulations", json=document), 422, "invalid")
     assert "add a `gang`" in refused["detail"]
     wrong = programs.submit({"model": {"file": "a", "as": "weights"}})
-    assert wrong.status_code == 422 and "outputs.model.value.as" in wrong.json["errors"][0], wrong.json
+    assert wrong.status_code == 422 and "outputs.model.as" in wrong.json["errors"][0], wrong.json
 
 
 def test_all_results_become_a_dataset_that_a_program_reads(programs: Programs) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -220,8 +221,11 @@ def test_a_person_follows_a_file_of_a_running_task_and_the_look_is_recorded(open
     }
     for path, status in refused.items():
         assert open_platform.http.get(f"{address}/content", params={"path": path}).status_code == status
-    other = open_platform.http.get(f"/v1/simulations/{id}/tasks/7/files")
-    assert (other.status_code, other.json()["type"]) == (409, "/problems/task-not-at-work")
+    for number in (-1, 7):
+        other = open_platform.http.get(f"/v1/simulations/{id}/tasks/{number}/files")
+        assert (other.status_code, other.json()["type"]) == (404, "/problems/unknown-task")
+    unclear = open_platform.http.get(address, params={"path": "/etc"})
+    assert unclear.status_code == 422 and "Write a path such as model/case" in unclear.text
     open_platform.http.post(f"/v1/simulations/{id}/cancel")
     open_platform.wait_for_end(id)
     ended = open_platform.http.get(address)
@@ -272,6 +276,7 @@ def test_a_port_of_a_program_is_forwarded_to_this_machine_and_recorded(open_plat
         threading.Thread(target=forwarding.serve).start()
         with httpx.Client(base_url=f"http://127.0.0.1:{forwarding.local_port}", trust_env=False, timeout=30.0) as http:
             assert http.get("/index.html").text == "from inside"
+            forwarding.check()
             began = time.monotonic()
             for _ in range(10):
                 assert http.get("/index.html").text == "from inside"
@@ -286,8 +291,9 @@ def test_a_port_of_a_program_is_forwarded_to_this_machine_and_recorded(open_plat
         forwarding.close()
         [look] = [look for look in client.looks.records(id) if look.kind == "connect"]
         assert (look.path, look.task, said) == ("8000", 0, []) and look.times >= 12
-        with pytest.raises(Refused, match="FORWARDED_PORTS"):
-            client.looks.connect(id, 0, 22)
+        with closing(PortForwarding(client, id, 0, 22, local_port=0, say=said.append)) as forbidden:
+            with pytest.raises(Refused, match="FORWARDED_PORTS"):
+                forbidden.check()
         client.simulations.cancel(id)
         client.simulations.wait(id)
         with pytest.raises(Refused, match="cancelled"):

@@ -127,7 +127,7 @@ def test_metrics_and_progress_are_read_from_the_log(here: CaseHere) -> None:
         "metrics": {"temperature": r"^T = (\S+)", "word": r"^word (\w)", "no": "n()"},
     }
     end = here.run(script, rules=rules)
-    assert json.loads(end.ranks[0].result or "") == {"temperature": 0.25, "word": "x"}
+    assert json.loads(end.ranks[0].result or "") == {"temperature": 0.25, "word": "x", "no": None}
     assert here.progress == [0.25, 0.5]
 
 

@@ -1,5 +1,6 @@
 """Delivered files: what a sandbox passes on arrives as it was, and what a hostile one passes is refused."""
 
+import contextlib
 import json
 import os
 import socket
@@ -51,6 +52,23 @@ def test_files_arrive_as_they_were(pair: Pair, tmp_path: Path, files: dict[str, 
     delivery.close()
 
 
+def test_files_that_are_too_deep_to_be_found_are_a_problem_and_not_left_out(pair: Pair, tmp_path: Path) -> None:
+    sender, deliveries = pair
+    (tmp_path / "output").mkdir()
+    with contextlib.ExitStack() as folders:
+        place = os.open(tmp_path / "output", os.O_RDONLY)
+        for _ in range(60):
+            folders.callback(os.close, place)
+            os.mkdir("f" * 100, dir_fd=place)
+            place = os.open("f" * 100, os.O_RDONLY, dir_fd=place)
+        os.close(os.open("field", os.O_CREAT | os.O_WRONLY, dir_fd=place))
+        os.close(place)
+    deliver(sender, "", [(0, tmp_path / "output")])
+    delivery = received(deliveries)
+    assert delivery.problem == f"{'f' * 60} cannot be read: File name too long"
+    delivery.close()
+
+
 def test_a_file_outlives_its_name(pair: Pair, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("of rank 3")
     sender, deliveries = pair
@@ -79,6 +97,33 @@ def test_too_many_files_are_a_problem_and_none_is_passed(pair: Pair, tmp_path: P
     deliver(sender, "", [(0, tmp_path)])
     delivery = received(deliveries)
     assert delivery.files == [] and delivery.problem == f"there are {MOST_FILES + 1} files, and at most 500 are kept"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("a\nb", "the file 'a\\nb/field' has a name that cannot be kept: use characters that print"),
+        ("latest", "latest is a link, a pipe or a device"),
+        ("linked", "newest is a link, a pipe or a device"),
+    ],
+)
+def test_a_checkpoint_of_which_something_would_be_left_out_is_not_whole(
+    pair: Pair, tmp_path: Path, name: str, problem: str
+) -> None:
+    for folder in ("a\nb", "linked", "good"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "field").write_text("1")
+    (tmp_path / "empty" / "within").mkdir(parents=True)
+    (tmp_path / "latest").symlink_to("good")
+    (tmp_path / "linked" / "newest").symlink_to("field")
+    sender, deliveries = pair
+    deliver(sender, name, [(0, tmp_path / name)])
+    delivery = received(deliveries)
+    assert (delivery.files, delivery.problem) == ([], problem)
+    deliver(sender, "good", [(0, tmp_path / "good"), (1, tmp_path / "empty")])
+    whole = received(deliveries)
+    assert whole.problem is None and [file.path for file in whole.files] == ["good/field"]
+    whole.close()
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ def test_each_slice_has_its_own_topology_domain_and_the_leader_has_none():
         (gang(operator="mpi-operator", image="i", implementation="lam"), ALL, "lam"),
         (gang(operator="volcano"), ALL, "volcano"),
         (gang(communication="carrier-pigeon"), ALL, "carrier-pigeon"),
-        (gang(communication="torch", slices=2), ALL, "larger size"),
+        (gang(communication="torch", slices=2), ALL, "use a larger"),
         (gang(size=0), ALL, "at least one"),
         (launch(placement=EVERYTHING), ServedApis(kueue=True), "device claims"),
         (launch(placement=EVERYTHING), ServedApis(dra="v1"), "Kueue"),

@@ -133,6 +133,7 @@ MODEL = {"file": "policy.py", "as": "model"}
     ("source", "reference", "fragment"),
     [
         (step("train"), {"model": TRAIN}, "makes 0 models"),
+        (step("train"), {"dataset": TRAIN}, "leaves no files"),
         (step("train", gang=GANG, outputs={"a": MODEL, "b": MODEL}), {"model": TRAIN}, "makes 2 models: .* a, b"),
         (step("train", gang=GANG, outputs={"model": MODEL}), {"dataset": TRAIN}, "is a model, and `dataset` names a"),
         (step("train"), {"model": {"from": "train", "output": "weights.py"}}, "leaves no files"),

@@ -56,6 +56,13 @@ def test_failed_tasks_are_counted_and_left_out_of_the_sketch() -> None:
     assert batch["sketch"] == {"x": [2, 6.0, 20.0, 2.0, 4.0]}
 
 
+@pytest.mark.parametrize("value", [1e300, -1e300, 10**309])
+def test_numbers_whose_squares_are_no_numbers_have_no_sketch_and_others_beside_them_have(value: float) -> None:
+    batch = batch_of(Played("ok", {"huge": value, "x": 2.0}))
+    assert batch["sketch"] == {"x": [1, 2.0, 4.0, 2.0, 2.0]}
+    assert json.loads(bytes(batch["lines"]))["metrics"] == {"huge": value, "x": 2.0}  # type: ignore[call-overload]
+
+
 def test_a_sketch_counts_the_outcomes_that_are_failures_among_the_tasks_that_are_ok() -> None:
     batch = ResultBatch(definition_of({"failure": {"metric": "outcome", "in": ["collision", "late"]}}), "none", None)
     for status, outcome in [("ok", "collision"), ("ok", "arrived"), ("crashed", "collision"), ("ok", None)]:

@@ -77,3 +77,9 @@ def test_a_long_column_is_summed_exactly() -> None:
     assert summary["mean"] == pytest.approx(statistics.fmean(values), rel=1e-12)
     assert summary["std"] == pytest.approx(statistics.stdev(values), rel=1e-9)
     assert (summary["min"], summary["max"], summary["p50"]) == (min(values), max(values), statistics.median(values))
+
+
+def test_what_is_too_large_for_a_number_is_none() -> None:
+    sums: dict[str, list[float]] = {}
+    merged([{"x": [2, 3e307, 1e308, 1e153, 2e154]}] * 8, sums)
+    assert sketched(sums)["x"]["std"] is None and sketched(sums)["x"]["max"] == 2e154

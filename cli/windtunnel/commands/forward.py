@@ -38,7 +38,7 @@ def command(client: "Client", id: str, task: int, port: int, local_port: int | N
         )
     except OSError as error:
         raise click.ClickException(f"Port {local_port or port} of this machine: {error.strerror}.") from None
-    click.echo(f"http://127.0.0.1:{forwarding.local_port} leads to port {port} of task {task}, until Ctrl-C.")
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.closing(forwarding), contextlib.suppress(KeyboardInterrupt):
+        forwarding.check()
+        click.echo(f"http://127.0.0.1:{forwarding.local_port} leads to port {port} of task {task}, until Ctrl-C.")
         forwarding.serve()
-    forwarding.close()

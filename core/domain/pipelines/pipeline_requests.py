@@ -79,6 +79,11 @@ def request_graph(request: PipelineRequest) -> list[list[int]]:
             source = by_name[reference.step]
             if reference.output in source.outputs or source.read.gang is not None:
                 continue
+            if reference.output == RESULTS and reference.kind == "model":
+                raise Invalid(
+                    f"Step {step.name!r} refers to the results of {reference.step!r} as a model; they are a dataset,"
+                    " which `dataset` can refer to."
+                )
             if source.kind == "comparison" or output_of_file(reference, source.name).file is not None:
                 raise Invalid(
                     f"Step {step.name!r} refers to an output {reference.output[:100]!r} of {reference.step!r}, which"
@@ -103,7 +108,7 @@ def output_name(outputs: Mapping[str, DeclaredOutput], reference: OutputReferenc
     """
     name = reference.output
     if name not in outputs:
-        if name != "model":
+        if (name, reference.kind) != ("model", "model"):
             return None
         models = [name for name, output in outputs.items() if output.kind == "model"]
         if len(models) != 1:

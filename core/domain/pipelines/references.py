@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from common.errors import Invalid
+
 #: Members that may be a reference, or a list of names and references. All but `dataset` name models.
 PLACES = ("model", "dataset", "models", "reference")
 
@@ -42,10 +44,13 @@ def replace_references(
 
 
 def _replace_one(value: object, place: str, replacement: Callable[[OutputReference], object]) -> object:
+    if not isinstance(value, Mapping):
+        return value
     try:
         written = msgspec.convert(value, _WrittenReference)
-    except msgspec.ValidationError:
-        return value
+    except msgspec.ValidationError as error:
+        form = '{"from": STEP, "output": NAME}'
+        raise Invalid(f"`{place}`: a reference to an output of a step is {form}: {error}.") from None
     return replacement(OutputReference(written.step, written.output, place))
 
 

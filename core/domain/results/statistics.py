@@ -29,15 +29,15 @@ def merged(sketches: Iterable[Mapping[str, Sequence[float]]], into: dict[str, li
 
 
 def sketched(sums: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float | int | None]]:
-    """Return the statistics that sketches can give; quantiles are None."""
-    result = {}
+    """Return the statistics that sketches can give; quantiles are None, as is what is too large for a number."""
+    result: dict[str, dict[str, float | int | None]] = {}
     for name, (count, total, squares, low, high, *_) in sums.items():
         if count:
-            variance = max(0.0, (squares - total * total / count) / (count - 1)) if count > 1 else 0.0
+            variance = (squares - total * total / count) / (count - 1) if count > 1 else 0.0
             result[name] = {
                 "count": int(count),
-                "mean": total / count,
-                "std": math.sqrt(variance),
+                "mean": _finite(total / count),
+                "std": math.sqrt(max(0.0, variance)) if math.isfinite(variance) else None,
                 "min": low,
                 "p50": None,
                 "p90": None,
@@ -45,3 +45,7 @@ def sketched(sums: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float |
                 "max": high,
             }
     return result
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

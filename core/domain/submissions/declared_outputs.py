@@ -66,6 +66,8 @@ def declared_outputs(outputs: Mapping[str, object]) -> dict[str, DeclaredOutput]
             raise Invalid(
                 f"`outputs.{name}`: name the `file` in $WINDTUNNEL_OUTPUT; without one it is all results, as a dataset."
             )
+        if output.file is not None and {"", ".", ".."} & {*output.file.split("/")}:
+            raise Invalid(f"`outputs.{name}.file`: write the path in $WINDTUNNEL_OUTPUT, such as out/policy.onnx.")
     return declared
 
 
@@ -81,8 +83,9 @@ def choose_file(output: DeclaredOutput, left: Sequence[LeftFile]) -> LeftFile:
     """
     candidates = [file for file in left if output.task in {None, file.task}]
     if not candidates:
-        whose = "No task that is ok" if output.task is None else f"Task {output.task}, if it is ok,"
-        raise Invalid(f"{whose} has left a file {output.file!r} in $WINDTUNNEL_OUTPUT.")
+        if output.task is None:
+            raise Invalid(f"No task that is ok has left a file {output.file!r} in $WINDTUNNEL_OUTPUT.")
+        raise Invalid(f"Task {output.task} is not ok, or has left no file {output.file!r} in $WINDTUNNEL_OUTPUT.")
     first = candidates[0]
     if other := next((file for file in candidates if file.digest != first.digest), None):
         raise Invalid(

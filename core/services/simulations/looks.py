@@ -17,6 +17,7 @@ from common.errors import (
     RunnerSilent,
     TaskNotAtWork,
     TooManyStreams,
+    UnknownTask,
     UnknownTaskFile,
 )
 from common.ids import new_id
@@ -87,7 +88,7 @@ class TaskLooks:
 
         Raise PortNotReached if the operator does not let it be forwarded, or nothing listens there.
         """
-        self._require_shown(id)
+        self._require_shown(id, task)
         if port not in self._ports:
             raise LooksNotAllowed(
                 f"The operator does not let port {port} be forwarded (WINDTUNNEL_FORWARDED_PORTS:"
@@ -122,9 +123,10 @@ class TaskLooks:
     def _look(self, id: str, look: LookRequest, by: str) -> LookedAt:
         """Have the runner answer a look, and record it.
 
-        Raise UnknownSimulation, LooksNotAllowed, TaskNotAtWork, UnknownTaskFile, RunnerSilent or TooManyStreams.
+        Raise UnknownSimulation, LooksNotAllowed, UnknownTask, TaskNotAtWork, UnknownTaskFile, RunnerSilent or
+        TooManyStreams.
         """
-        self._require_shown(id)
+        self._require_shown(id, look.task)
         with self._waiters.watching(look.id):
             request = msgspec.json.encode(look).decode()
             self._database.write(lambda c: looks.ask(c, id, look.id, request, self._database.now(c)), durable=False)
@@ -140,12 +142,15 @@ class TaskLooks:
             raise UnknownTaskFile(f"{look.path or 'The task'}: {answered.answer.problem}.")
         return answered
 
-    def _require_shown(self, id: str) -> None:
-        """Raise UnknownSimulation, LooksNotAllowed, or TaskNotAtWork if no program of it runs."""
+    def _require_shown(self, id: str, task: int) -> None:
+        """Raise UnknownSimulation, LooksNotAllowed, UnknownTask, or TaskNotAtWork if no program of it runs."""
         with self._database.read() as c:
             row = simulations.find(c, id)
+            total, *_ = simulations.counts(c, id)
         if not self._allowed:
             raise LooksNotAllowed()
+        if not 0 <= task < total:
+            raise UnknownTask(f"There is no task {task}: the simulation has {total}, numbered from 0.")
         gang = spec_of(row.spec).gang
         if not gang or not msgspec.convert(gang, Gang).attended:
             raise TaskNotAtWork("Only tasks of a program that a runner leads can be looked into (docs/gangs.md).")

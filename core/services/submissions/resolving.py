@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from common.errors import FormatMismatch, Invalid, NotPlayable, TooManyTasks, TrustedNotAllowed, UnknownFormat
 from common.version import VERSION
-from core.domain.scheduling.communications import mpi
+from core.domain.scheduling.communications import mpi, refusal_of_slices
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import PACKAGED, Gang, Placement, replicas
 from core.domain.scheduling.permissions import require_allowed
@@ -88,7 +88,6 @@ class Resolver:
         submission = self._with_own_program(submission, model, dataset)
         submission = self._with_case(submission, model, dataset)
         self._check_gang(submission, dataset)
-        _check_outputs(submission)
         require_allowed(self._with_capacity(submission), submission.placement, submission.gang)
         runtime: catalogue.Runtime | None
         if submission.model_reference is not None:
@@ -98,6 +97,7 @@ class Resolver:
         else:
             runtime, model = self._choose(submission, model, dataset)
         plan = self._plan(submission, dataset)
+        _check_outputs(submission, TaskPlan(plan).count)
         unattended = submission.gang is not None and not msgspec.convert(submission.gang, Gang).attended
         if unattended and TaskPlan(plan).count != 1:
             raise Invalid("A gang of an operator, or with an image of its own, runs its command once: submit one task.")
@@ -192,6 +192,8 @@ class Resolver:
             raise Invalid("`gang.communication` is `packaged` for a packaged case alone (docs/packages.md).")
         if not gang.command:
             raise Invalid("`gang.command` is missing: the program that each replica runs, in the folder of the model.")
+        if (refusal := refusal_of_slices(gang)) is not None:
+            raise Invalid(refusal)
         candidates = self.candidates(submission.placement, submission.gang)
         if not candidates:
             named = self.candidates(submission.placement, None)
@@ -353,8 +355,8 @@ class Resolver:
         return described if lock is None else with_lock(described, lock)  # else staging resolves it
 
 
-def _check_outputs(submission: Submission) -> None:
-    """Raise Invalid for outputs that can never be made."""
+def _check_outputs(submission: Submission, tasks: int) -> None:
+    """Raise Invalid for outputs that can never be made. ``tasks``: the number of tasks."""
     outputs = declared_outputs(submission.outputs)
     if submission.gang is None or not msgspec.convert(submission.gang, Gang).attended:
         for name, output in outputs.items():
@@ -366,6 +368,8 @@ def _check_outputs(submission: Submission) -> None:
     if outputs and submission.dry_run:
         raise Invalid("A dry run has no `outputs`.")
     for name, output in outputs.items():
+        if output.task is not None and not 0 <= output.task < tasks:
+            raise Invalid(f"`outputs.{name}.task`: there is no task {output.task}; there are {tasks}, numbered from 0.")
         if output.runtime is not None:
             catalogue.runtime(output.runtime)
         if output.format is not None and output.format not in formats.formats():

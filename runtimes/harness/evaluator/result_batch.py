@@ -1,5 +1,6 @@
 """Result batches: one JSON line per task, artifacts, and a sketch of the metrics."""
 
+import math
 import re
 import zlib
 from collections.abc import Mapping, Sequence
@@ -272,18 +273,26 @@ def _inference_of_one(latency: float, step: float | None) -> Inference:
 
 
 def sketch(rows: Sequence[Mapping[str, Metric]]) -> dict[str, list[float]]:
-    """Return [count, sum, sum of squares, min, max] of the numbers of every metric that has any."""
+    """Return [count, sum, sum of squares, min, max] of the numbers of every metric that has any.
+
+    A metric is left out if its squares exceed the numbers of 64 bits.
+    """
     names = rows[0].keys() if rows else ()
     sketches = {}
     for name in names:
         numbers = [row.get(name) for row in rows]
         if not set(map(type, numbers)) <= NUMBERS:
             numbers = [value for value in numbers if isinstance(value, int | float)]
-        values = np.array(numbers, np.float64)
+        try:
+            values = np.array(numbers, np.float64)
+        except OverflowError:
+            continue
         values = values[np.isfinite(values)]
         if len(values):
-            squares = float(values.dot(values))
-            sketches[name] = [len(values), float(values.sum()), squares, float(values.min()), float(values.max())]
+            with np.errstate(over="ignore"):
+                squares = float(values.dot(values))
+            if math.isfinite(squares):
+                sketches[name] = [len(values), float(values.sum()), squares, float(values.min()), float(values.max())]
     return sketches
 
 

@@ -5,12 +5,11 @@ open, so it outlives its name, the program and the sandbox. A message has some o
 says so. This module imports nothing but the standard library.
 """
 
-import contextlib
 import json
 import os
 import socket
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +17,8 @@ from pathlib import Path
 MOST_FILES, MOST_AT_ONCE = 500, 50
 #: The most characters of a file's path, and bytes of a message.
 LONGEST_PATH, LONGEST_MESSAGE = 500, 128 << 10
+#: The most characters of the escaped name of a checkpoint that cannot be kept under its own.
+LONGEST_NAME = 100
 #: Name of the delivery of outputs; every other name is a checkpoint's.
 OUTPUT = ""
 
@@ -71,28 +72,52 @@ class Delivery:
 
 
 def deliver(peer: socket.socket, name: str, folders: Sequence[tuple[int, Path]]) -> None:
-    """Pass the regular files in the folders of these ranks on, also those in folders within; a file is one as well."""
-    deliver_files(peer, name, [(rank, folder, path) for rank, folder in folders for path in files_in(folder)])
+    """Pass the regular files in the folders of these ranks on, also those in folders within; a file is one as well.
+
+    Of a checkpoint nothing may be left out: with anything but files and folders it is not whole.
+    """
+    unread: list[OSError] = []
+    found = [(rank, folder, path) for rank, folder in folders for path in files_in(folder, unread.append)]
+    problem = _problem_of(unread)
+    if name == OUTPUT:
+        kept = all(folder.is_dir() and not folder.is_symlink() for _, folder in folders if os.path.lexists(folder))
+        problem = problem if kept else "WINDTUNNEL_OUTPUT is not a folder any more"
+    elif problem is None:
+        problem = next((left for _, folder in folders if (left := _left_out(folder)) is not None), None)
+    deliver_files(peer, name, found, problem)
 
 
-def deliver_files(peer: socket.socket, name: str, found: Sequence[tuple[int, Path, str]]) -> None:
-    """Pass files on: the rank of each, its folder, and its path from the folder's parent on."""
-    problem = None
-    if len(found) > MOST_FILES:
-        problem = f"there are {len(found)} files, and at most {MOST_FILES} are kept"
-    elif longest := max((path for _, _, path in found if len(path) > LONGEST_PATH), default=None):
-        problem = f"the path {longest[:60]}... has more than {LONGEST_PATH} characters"
+def _left_out(folder: Path) -> str | None:
+    """Return what is neither a file nor a folder; None: there is nothing else."""
+    entries = [folder, *(Path(place, name) for place, folders, files in os.walk(folder) for name in (*folders, *files))]
+    for entry in entries:
+        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
+            return f"{entry.name[:60]} is a link, a pipe or a device"
+    return None
+
+
+def deliver_files(
+    peer: socket.socket, name: str, found: Sequence[tuple[int, Path, str]], problem: str | None = None
+) -> None:
+    """Pass files on: the rank of each, its folder, and its path from the folder's parent on.
+
+    ``problem``: why the delivery is not whole.
+    """
+    problem = problem or _unfit(found)
     if problem is not None:
-        found = []
+        found, name = [], name if name == OUTPUT or is_plain(name) else ascii(name)[:LONGEST_NAME]
     for at in range(0, max(len(found), 1), MOST_AT_ONCE):
         part = found[at : at + MOST_AT_ONCE]
         opened = []
+        unread: list[OSError] = []
         try:
             for rank, folder, path in part:
-                # Links are not followed, and of a pipe this may be the reader. The program may have removed it by now.
-                with contextlib.suppress(OSError):
+                try:  # links are not followed, and of a pipe this may be the reader
                     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
                     opened.append((rank, path, os.open(folder.parent / path, flags)))
+                except OSError as error:
+                    unread.append(error)
+            problem = problem or _problem_of(unread)
             message = {
                 "name": name,
                 "files": [(rank, path) for rank, path, _ in opened],
@@ -105,18 +130,42 @@ def deliver_files(peer: socket.socket, name: str, found: Sequence[tuple[int, Pat
                 os.close(descriptor)
 
 
-def files_in(folder: Path) -> Iterator[str]:
-    """Yield the paths of regular files, from the folder's parent on, in order; programs may put anything there."""
+def _unfit(found: Sequence[tuple[int, Path, str]]) -> str | None:
+    """Return why files that were found cannot be passed on; None: they can."""
+    if len(found) > MOST_FILES:
+        return f"there are {len(found)} files, and at most {MOST_FILES} are kept"
+    longest = max((path for _, _, path in found if len(path) > LONGEST_PATH), default=None)
+    if longest is not None:
+        return f"the path {longest[:60]}... has more than {LONGEST_PATH} characters"
+    unplain = next((path for _, _, path in found if not is_plain(path)), None)
+    return None if unplain is None else unfit_name(unplain)
+
+
+def files_in(folder: Path, on_error: Callable[[OSError], None] | None = None) -> Iterator[str]:
+    """Yield the paths of regular files, from the folder's parent on, in order; programs may put anything there.
+
+    ``on_error``: gets why a folder or a file in it cannot be looked at.
+    """
     if folder.is_symlink():
         return
     if folder.is_file():
         yield folder.name
-    for place, folders, names in os.walk(folder):
+        return
+    for place, folders, names in os.walk(folder, onerror=on_error):
         folders.sort()
         for path in (Path(place, name) for name in sorted(names)):
-            with contextlib.suppress(OSError):
+            try:
                 if stat.S_ISREG(path.lstat().st_mode):
                     yield str(path.relative_to(folder.parent))
+            except OSError as error:
+                if on_error is not None:
+                    on_error(error)
+
+
+def _problem_of(unread: Sequence[OSError]) -> str | None:
+    """Return why files cannot be read; None if they are only gone: the program may remove them at any time."""
+    error = next((error for error in unread if not isinstance(error, FileNotFoundError)), None)
+    return None if error is None else f"{os.path.basename(error.filename)[:60]} cannot be read: {error.strerror}"
 
 
 class Deliveries:
@@ -172,12 +221,19 @@ def _read(data: bytes) -> tuple[str, Sequence[tuple[int, str]], bool, str | None
     named = []
     for file in files:
         rank, path = file if isinstance(file, list) and len(file) == 2 else (None, None)
-        if not isinstance(rank, int) or rank < 0 or not isinstance(path, str) or not is_plain(path):
-            raise NotDeliverable(f"a file has the name {file!r:.100}, which cannot be kept")
+        if not isinstance(rank, int) or rank < 0 or not isinstance(path, str):
+            raise NotDeliverable("its sandbox passed files without their names")
+        if not is_plain(path):
+            raise NotDeliverable(unfit_name(path))
         named.append((rank, path))
     if name and not is_plain(name):
         raise NotDeliverable(f"a checkpoint has the name {name!r:.100}, which cannot be kept")
     return name, named, bool(last), problem
+
+
+def unfit_name(path: str) -> str:
+    """Return why a file is not kept whose path is not plain."""
+    return f"the file {path!r:.100} has a name that cannot be kept: use characters that print"
 
 
 def is_plain(path: str) -> bool:

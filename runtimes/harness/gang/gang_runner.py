@@ -4,29 +4,39 @@ The metrics of a task are the first replica's result as the program wrote it: no
 fails is a failed task. A gang that loses a replica is a lost worker: the task is repeated, until it has lost three.
 """
 
+import contextlib
 import json
 import math
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
 from ..dataset_definition import definition_of
-from ..evaluator.result_batch import Played, ResultBatch
+from ..evaluator.result_batch import Played, ResultBatch, unworldly
 from ..evaluator.tasks import TaskPlan
 from ..runner.framed_socket import Batch
 from ..runner.lease_client import HeldLease, LeaseClient
 from ..runner.runner import DONE, LAST_REQUEST, TASK_PATIENCE, UNREACHABLE
 from ..runner.runner_api_client import Credentials, LaunchOver, RequestRejected, Unreachable
+from ..simulators.base import Metric
+from .gang_log import GangLog
 from .gang_transport import RESULT, ReplicaLost
 from .look_answering import LookAnswering, ShownTask
 from .task_storage import TaskStorage
 
-#: Seconds of results per report.
+#: Seconds between two reports of results.
 FLUSH = 1.0
+#: Why a task is invalid whose program ended well.
+NO_RESULT = (
+    "the first replica gave no valid result: a flat JSON object of numbers, strings, booleans and nulls, in the file"
+    " that WINDTUNNEL_RESULT names or as its last line of JSON"
+)
+RESULT_TOO_LONG = f"the result has more than {RESULT:,} characters: leave what is long as a file in WINDTUNNEL_OUTPUT"
+UNPRINTED_METRICS = "the program ended well, but no line that it printed has one of its metrics: "
+_metrics = msgspec.json.Decoder(dict[str, Metric])
 
 
 class GangStopped(Exception):
@@ -91,6 +101,7 @@ class GangRunner:
         launch: GangLaunch,
         gang: RunnableGang,
         name: str,
+        log: GangLog,
         *,
         ended: Callable[[int, str], None],
     ) -> None:
@@ -106,24 +117,28 @@ class GangRunner:
         self._leases = self._lease_client.holder(name)
         self._page = GangPage()
         self._gang = gang
+        self._log = log
         self._ended = ended
+        self._reporting = threading.Lock()  # guards a batch of results while a task runs
+        self._unreported: tuple[HeldLease, ResultBatch] | None = None
 
     def run(self) -> None:
         """Lease, run, report, until no work is left. Raises LaunchOver, ReplicaLost or GangStopped."""
         threading.Thread(target=self._keep_renewing, name="heartbeat", daemon=True).start()
+        threading.Thread(target=self._keep_reporting, name="reports", daemon=True).start()
         while (held_lease := self._leases.next(self._page)) is not None:
             self._run_lease(held_lease)
 
     def _run_lease(self, held_lease: HeldLease) -> None:
         """Run a lease to its end, or until it is lost."""
         batch = ResultBatch(self._definition, "none", None)
-        since = time.monotonic()
         while (tasks := self._leases.resume(held_lease)) is not None:
             batch.begin(tasks.start)
             while batch.to < self._page.stop:
                 self._page.task = batch.to
                 try:
-                    result = self._run_task(held_lease, batch.to)
+                    with self._letting_report(held_lease, batch):
+                        result = self._run_task(held_lease, batch.to)
                 except (ReplicaLost, GangStopped) as error:
                     returns = isinstance(error, ReplicaLost) and self._gang.returns
                     self._report(held_lease, batch, last=not returns)
@@ -134,10 +149,29 @@ class GangRunner:
                     raise
                 batch.add(self._plan.locate(batch.to), {}, result)
                 careful = batch.to <= held_lease.granted.careful + 1
-                if careful or batch.full or batch.to >= self._page.stop or time.monotonic() - since > FLUSH:
+                if careful or batch.full or batch.to >= self._page.stop:
                     self._report(held_lease, batch)
-                    since = time.monotonic()
             self._report(held_lease, batch)  # a heartbeat may have lowered the page's stop meanwhile
+
+    @contextlib.contextmanager
+    def _letting_report(self, held_lease: HeldLease, batch: ResultBatch) -> Iterator[None]:
+        """Let the results of earlier tasks be reported while a task runs, which may be long."""
+        self._unreported = (held_lease, batch)
+        try:
+            yield
+        finally:
+            with self._reporting:  # a report that has begun ends first
+                self._unreported = None
+
+    def _keep_reporting(self) -> None:
+        """Report results that wait for the end of the task at work."""
+        try:
+            while not self._stop.wait(FLUSH):
+                with self._reporting:
+                    if self._unreported is not None:
+                        self._report(*self._unreported)
+        except (LaunchOver, Unreachable, RequestRejected) as error:
+            self._end(error)
 
     def _run_task(self, held_lease: HeldLease, task: int) -> Played:
         """Have the gang run one task."""
@@ -157,6 +191,7 @@ class GangRunner:
         results = msgspec.convert(batch.take(), Batch)
         results.checkpointed, self._checkpointed = self._checkpointed, []
         if held_lease.continues_with(results):
+            self._log.send()
             self._leases.report(held_lease, results, last=last)
 
     def _task_at_work(self) -> tuple[int, ShownTask] | None:
@@ -174,24 +209,37 @@ class GangRunner:
             while not self._stop.wait(self._lease_client.renew()):
                 pass
         except (LaunchOver, Unreachable, RequestRejected) as error:
-            self._ended(DONE if isinstance(error, LaunchOver) else UNREACHABLE, f"{error}")
+            self._end(error)
+
+    def _end(self, error: Exception) -> None:
+        """Say, from another thread, that there is no more work here."""
+        self._ended(DONE if isinstance(error, LaunchOver) else UNREACHABLE, f"{error}")
 
 
-def result_of(text: str | None, seconds: float) -> Played:
-    """Return the outcome of a program that ended well, from the text of its result."""
+def result_of(text: str | None, seconds: float, read: Collection[str] = ()) -> Played:
+    """Return the outcome of a program that ended well, from the text of its result.
+
+    ``read``: the names of the metrics that are read from its lines.
+    """
     try:
-        metrics = json.loads(text) if text is not None and len(text) <= RESULT else None
+        if text is not None and len(text) <= RESULT:
+            return Played("ok", _metrics.decode(text), seconds=seconds)
+        missing = f"{UNPRINTED_METRICS}{', '.join(read)}" if read else NO_RESULT
+        error = missing if text is None else RESULT_TOO_LONG
+    except (msgspec.MsgspecError, RecursionError) as failure:
+        error = f"{NO_RESULT}: {wrong_metric(text or '') or failure}"
+    except UnicodeEncodeError:
+        error = f"{NO_RESULT}: it is not UTF-8"
+    return Played("invalid", {}, error=unworldly(error), seconds=seconds)
+
+
+def wrong_metric(text: str) -> str | None:
+    """Return the member of a JSON object that cannot be a metric; None: all can, or it is something else."""
+    try:
+        members = json.loads(text)
     except (ValueError, RecursionError):
-        metrics = None
-    if not isinstance(metrics, dict) or not all(is_metric(value) for value in metrics.values()):
-        error = (
-            "the first replica gave no valid result: a flat JSON object of numbers, strings, booleans and nulls, in the"
-            " file that WINDTUNNEL_RESULT names or as its last line of JSON"
-        )
-        return Played("invalid", {}, error=error, seconds=seconds)
-    return Played("ok", metrics, seconds=seconds)
-
-
-def is_metric(value: object) -> bool:
-    """Whether a value may be a metric."""
-    return value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
+        return None
+    for name, value in members.items() if isinstance(members, dict) else ():
+        if isinstance(value, dict | list) or (isinstance(value, float) and not math.isfinite(value)):
+            return f"{name[:100]} is {json.dumps(value)[:100]}"
+    return None

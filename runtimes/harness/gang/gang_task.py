@@ -95,6 +95,15 @@ class LocalGangSpec:
         """The numbers of the ranks here."""
         return range(self.first, self.first + self.ranks)
 
+    @property
+    def metrics(self) -> Sequence[str]:
+        """The names of the metrics that are read from the lines that the program prints."""
+
+        def names(metrics: Mapping[str, str] | None = None, **others: object) -> Sequence[str]:
+            return list(metrics or ())
+
+        return names(**self.rules)  # type: ignore[arg-type]
+
     def path_inside(self, path: str) -> str:
         """Return where the ranks see a path of this machine."""
         return path if self.root is None else MACHINE + os.path.realpath(path)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NoReturn, Protocol
 
 import msgspec
@@ -23,15 +23,13 @@ from ..runner.framed_socket import receive_with_rights
 from ..runner.runner import (
     DONE,
     INTERNAL_ERROR,
-    LAST_REQUEST,
-    LOG_INTERVAL,
     PR_SET_DUMPABLE,
     PR_SET_NAME,
     UNREACHABLE,
-    deliver,
 )
 from ..runner.runner_api_client import Credentials, LaunchOver, RequestRejected, RunnerApiClient, Unreachable
 from .delivered_files import OUTPUT, Delivery, NotDeliverable
+from .gang_log import GangLog
 from .gang_nodes import SpreadTask
 from .gang_runner import GangLaunch, GangRunner, GangStopped, result_of
 from .gang_task import FOLDER, GangEnd, GangTask, LocalGangSpec
@@ -214,7 +212,7 @@ class LocalGang:
     def _outcome(self, end: GangEnd, seconds: float, storage: TaskStorage) -> Played:
         """Return the outcome of a task, with its outputs. Raise ReplicaLost if a rank was lost."""
         try:
-            played = outcome(end, self._gang.ranks, seconds)
+            played = outcome(end, self._gang.ranks, seconds, self._gang.metrics)
         except ReplicaLost:
             self._delivered.close()
             raise
@@ -229,8 +227,11 @@ class LocalGang:
         return played
 
 
-def outcome(end: GangEnd, ranks: int, seconds: float) -> Played:
-    """Return a task's outcome from what its sandbox told. Raise ReplicaLost if a rank was lost."""
+def outcome(end: GangEnd, ranks: int, seconds: float, read: Collection[str] = ()) -> Played:
+    """Return a task's outcome from what its sandbox told. Raise ReplicaLost if a rank was lost.
+
+    ``read``: the names of the metrics that are read from its lines.
+    """
     problem = None if end.going else end.problem or fault(end.ranks, ranks, end.status)
     timing = [
         RankTiming(rank.host, round(rank.computing, 6), rank.waiting, rank.sent, rank.all_reduce)
@@ -239,7 +240,7 @@ def outcome(end: GangEnd, ranks: int, seconds: float) -> Played:
     if problem is not None:
         return Played("crashed", {}, error=unworldly(problem), seconds=seconds, ranks=timing)
     first = next((rank.result for rank in end.ranks if rank.rank == 0), None)
-    played = result_of(end.result if end.result is not None else first, seconds)
+    played = result_of(end.result if end.result is not None else first, seconds, read)
     played.ranks = timing
     return played
 
@@ -267,9 +268,9 @@ def main() -> None:
     try:
         launch = msgspec.convert(RunnerApiClient(credentials, threading.Event()).launch(), GangLaunch)
         gang = LocalGang(options.gang, order.model, control, order.folder, shown=launch.shown)
-        runner = GangRunner(credentials, launch, gang, "gang", ended=end)
-        log = RunnerApiClient(credentials, threading.Event(), patience=0.0)
-        threading.Thread(target=keep_delivering, args=(gang, log), name="log", daemon=True).start()
+        log = GangLog(gang.outputs, credentials)
+        runner = GangRunner(credentials, launch, gang, "gang", log, ended=end)
+        log.begin()
         try:
             gang.build(order.builds, launch.model.digest)
             runner.run()
@@ -278,7 +279,7 @@ def main() -> None:
             end(DONE, str(stopped))
         except BuildFailed as failure:
             RunnerApiClient(credentials, threading.Event()).refuse_model(str(failure), "failed")
-        deliver(gang.outputs, RunnerApiClient(credentials, threading.Event(), patience=0.0, time_out=LAST_REQUEST))
+        log.finish()
     except LaunchOver as error:
         end(DONE, f"the launch is over ({error})")
     except (Unreachable, RequestRejected) as error:
@@ -286,13 +287,3 @@ def main() -> None:
     except Exception as error:
         end(INTERNAL_ERROR, f"a fault of the gang's runner: {type(error).__name__}: {error}")
     end(DONE, "there is no more work")
-
-
-def keep_delivering(gang: LocalGang, client: RunnerApiClient) -> None:
-    """Send what the gang prints, until the launch is over."""
-    while True:
-        time.sleep(LOG_INTERVAL)
-        try:
-            deliver(gang.outputs, client)
-        except (LaunchOver, Unreachable, RequestRejected):
-            return

@@ -82,8 +82,8 @@ class LogRules:
 
     @property
     def result(self) -> str | None:
-        """The metrics as JSON; None if none was found."""
-        return json.dumps(self.found) if self.found else None
+        """The metrics as JSON, null for one that no line has; None if none was found."""
+        return json.dumps({name: self.found.get(name) for name in self._metrics}) if self.found else None
 
 
 def number_of(text: str) -> float | str:
@@ -123,14 +123,15 @@ class LastLines:
         self._begun = b""
 
     def _keep(self, line: bytes) -> None:
-        text = line[-LONGEST_LINES:].decode(errors="replace").strip()
+        printed = line[-LONGEST_LINES:].strip()
+        text = printed.decode(errors="replace").strip()
         if not text:
             return
         self.lines.append(text[:1000])
         if self._rules is not None:
             self._rules.read(text)
         if text.startswith("{") and text.endswith("}") and not _PROGRESS_LINE.fullmatch(text):
-            self.result = text
+            self.result = printed.decode(errors="surrogateescape")
 
 
 class RankLog:
@@ -254,7 +255,8 @@ def watch(folder: str, command: Sequence[str], launched: int, launcher: int, orp
         "waiting": communicated.waiting,
         "sent": communicated.sent,
         "all_reduce": communicated.all_reduce,
-        "lines": [*printed.lines, *errors.lines][-LINES:],
+        # Files of the program by their paths in it: reasons do not tell paths of machines.
+        "lines": [line.replace(f"{os.getcwd()}/", "") for line in (*printed.lines, *errors.lines)][-LINES:],
         "result": (rules and rules.result) or printed.result,
     }
     with open(f"{folder}/.{rank}", "w") as draft:
@@ -285,7 +287,9 @@ def _become(command: Sequence[str], outputs: Sequence[int], parent: int, measure
         try:
             os.execvp(command[0], list(command))
         except OSError as error:
-            os.write(2, f"the program {command[0]} cannot be started: {error.strerror}\n".encode())
+            # Without its folder: reasons do not tell paths of machines.
+            name = os.path.basename(command[0])
+            os.write(2, f"the program {name} cannot be started: {error.strerror}\n".encode())
             code = 127 if isinstance(error, FileNotFoundError) else 126
     os._exit(code)
 

@@ -47,6 +47,7 @@ class RankEnd:
             end = cls(**document)  # type: ignore[arg-type]  # what does not fit is what is looked for
             times = all(isinstance(value, float | int) and isfinite(value) for value in end._times)
             texts = all(isinstance(text, str) and len(text) <= LONGEST_LINE for text in (end.host, *end.lines))
+            texts = texts and end.host.isascii()
             numbers = isinstance(end.rank, int) and isinstance(end.exit, int)
             numbers = numbers and isinstance(end.sent, int | None)
             flags = isinstance(end.by_launcher, bool) and isinstance(end.orphaned, bool)

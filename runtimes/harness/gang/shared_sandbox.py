@@ -31,6 +31,8 @@ from .task_server import TaskServer
 ROUND = 0.25
 #: Seconds that the other ranks may go on after one has failed, so that they can tell why.
 GRACE = 1.0
+#: Seconds that other ranks may go on after the first one has ended without the answer that a task is waiting for.
+LEFT = 30.0
 
 
 def main() -> None:
@@ -147,8 +149,11 @@ class SharedSandbox:
                 self._launchers[process] = bool(program.launcher)
                 self._selector.register(os.pidfd_open(process.pid), selectors.EVENT_READ)
         except OSError as error:
-            return self._end_all(0, f"{program.launcher[0] if program.launcher else 'the program'}: {error.strerror}")
-        return self._run(scenario)
+            name = program.launcher[0] if program.launcher else "the program"
+            brought = "" if self._gang.root is None else "; is it in one of the packages? mpirun is in openmpi-bin"
+            return self._end_all(0, f"{name}: {error.strerror}{brought}")
+        restore = self._folder.restore
+        return self._run({**scenario, **({} if restore is None else {"restore": restore})})
 
     def go_on(self, scenario: Mapping[str, object]) -> GangEnd:
         """Give the ranks, which are there already, a further task; return what the runner is told."""
@@ -161,7 +166,8 @@ class SharedSandbox:
         code, problem = self._wait()
         if self._tasks is not None and self._tasks.answered and not code and problem is None:
             self._folder.deliver_outputs(self._files)
-            result = self._folder.result() or self._tasks.result
+            written = self._folder.result()
+            result = self._tasks.result if written is None else written
             return GangEnd(status=0, problem=None, result=result, ranks=self._used.since_last(), going=True)
         return self._end_all(code, problem)
 
@@ -185,12 +191,16 @@ class SharedSandbox:
 
         That is the exit status of the program, negative for a launcher that a signal ended, and what else was wrong.
         """
-        code, until = 0, None
+        code, until, left_at = 0, None, None
         waiting = list(self._programs)
         while waiting and (until is None or time.monotonic() < until):
             self._attend(ROUND)
             if self._tasks is not None and self._tasks.answered:
                 break
+            if self._tasks is not None and self._tasks.is_left:
+                left_at = left_at or time.monotonic()
+                if time.monotonic() > left_at + LEFT:
+                    return code, f"rank {self._gang.first} ended without an answer to its task, and other ranks did not"
             if time.monotonic() >= self._round_at:
                 if exceeds(self._gang.memory, self._in_memory):
                     return code, f"the gang used more than its {self._gang.memory >> 20} MiB of memory"

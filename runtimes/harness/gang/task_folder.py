@@ -46,6 +46,7 @@ class TaskFolder:
         self.ends = self._folder / "ranks"
         self.tasks = self._folder / "tasks.sock"
         self._output = self._folder / "output"
+        self._scenario, self._result = self._folder / "scenario.json", self._folder / "result.json"
         self._checkpoints = [self._folder / "checkpoints" / str(rank) for rank in self._gang.numbers]
         self._logs = self._folder / "logs" if task.shown else None
 
@@ -91,9 +92,10 @@ class TaskFolder:
         """Write the scenario of a task; remove what is there of the task before."""
         for folder in (self._output, *self._checkpoints):
             _remove(folder)
-            folder.mkdir(parents=True)
-        (self._folder / "result.json").unlink(missing_ok=True)
-        (self._folder / "scenario.json").write_text(json.dumps(scenario))
+            folder.mkdir(parents=True, exist_ok=True)
+        _remove(self._result)
+        _remove(self._scenario)
+        self._scenario.write_text(json.dumps(scenario))
 
     def fill_templates(self, scenario: Mapping[str, object]) -> None:
         """Write a task's parameters into the templates of its case. Raise CannotFill if one has no value."""
@@ -107,6 +109,11 @@ class TaskFolder:
             except (OSError, UnicodeDecodeError) as error:
                 raise CannotFill(f"the template {name} cannot be read: {error}") from None
             path.write_text(fill_template(text, values, name))
+
+    @property
+    def restore(self) -> str | None:
+        """The folder of the first task's newest checkpoint, as the program sees it; None: it has none."""
+        return None if self._task.restore is None else self._gang.path_inside(self._task.restore)
 
     def progress(self) -> str | None:
         """Return the progress that the first rank has noted, if it has."""
@@ -124,14 +131,16 @@ class TaskFolder:
             *([] if self._gang.root is None else ["/usr/sbin", "/usr/games"]),
         ]
         paths = {
-            "WINDTUNNEL_SCENARIO": "scenario.json",
-            "WINDTUNNEL_RESULT": "result.json",
+            "WINDTUNNEL_SCENARIO": self._scenario.name,
+            "WINDTUNNEL_RESULT": self._result.name,
             "WINDTUNNEL_OUTPUT": self._output.name,
             CHECKPOINT: "checkpoints",
         }
         gang = self._gang
-        places = {TIMES: gang.times, "WINDTUNNEL_RESTORE": self._task.restore, "WINDTUNNEL_DATASET": gang.data}
+        places = {TIMES: gang.times, "WINDTUNNEL_DATASET": gang.data}
         optional = {name: None if path is None else gang.path_inside(path) for name, path in places.items()}
+        # A program that goes on is told with each task: the checkpoint is of the first one alone.
+        optional["WINDTUNNEL_RESTORE"] = self.restore if gang.start == "task" else None
         optional[RULES] = json.dumps(self._gang.rules) if self._gang.rules else None
         optional[LOGS] = None if self._logs is None else str(self._logs)
         if self._gang.start == "launch":
@@ -187,8 +196,12 @@ class TaskFolder:
         return end if end is not None and end.rank == rank else None
 
     def result(self) -> str | None:
-        """Return the result that the program wrote (of a too long one RESULT + 1 characters), or None."""
-        return _text_of(self._folder / "result.json", RESULT + 1)
+        """Return the result that the program wrote (of a too long one RESULT + 1 characters), or None.
+
+        The text of a folder, or of a file that cannot be read, is empty.
+        """
+        text = _text_of(self._result, RESULT + 1)
+        return "" if text is None and os.path.lexists(self._result) else text
 
 
 def _parameters(params: Mapping[str, object], **others: object) -> Mapping[str, object]:
@@ -253,5 +266,8 @@ def _text_of(path: Path, longest: int) -> str | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # of a pipe it may be the reader
     except OSError:
         return None
-    with open(descriptor, errors="replace") as file:
-        return file.read(longest) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    with open(descriptor, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read(longest)

@@ -1,8 +1,8 @@
 """Task server: the socket at which a program that goes on from task to task takes them and gives its results.
 
 A rank connects, says its rank, and gets each task as a line of JSON; it answers with a line when it is done with it.
-A task is over when every rank has answered that has not ended well; or the first one, if it says that it takes the
-tasks alone and tells the others itself.
+The answer of the first one is the result. A task is over when every rank has answered that has not ended
+well; or the first one, if it says that it takes the tasks alone and tells the others itself.
 """
 
 import json
@@ -64,6 +64,11 @@ class TaskServer:
             self._awaited = {rank for rank in self._awaited if not self._ended(rank)}
         return not self._awaited
 
+    @property
+    def is_left(self) -> bool:
+        """Whether the first rank has ended without an answer, so that there will be none."""
+        return self.result is None and self._ended(self._all[0])
+
     def close(self) -> None:
         """Tell the ranks that there is no further task."""
         for rank in list(self._ranks):
@@ -82,15 +87,21 @@ class TaskServer:
         except OSError:
             piece = b""
         rank.read += piece
-        if not piece or len(rank.read) > LONGEST_ANSWER:
-            self._drop(rank)
-            return
         while b"\n" in rank.read:
             line, _, rank.read = rank.read.partition(b"\n")
             self._take(rank, line)
+        if len(rank.read) > LONGEST_ANSWER:
+            self._take(rank, rank.read)
+        if not piece or len(rank.read) > LONGEST_ANSWER:
+            self._drop(rank)
 
     def _take(self, rank: _TaskTaker, line: bytes) -> None:
         """Take a line of a rank: its number at first, then answers. Whatever else it says is as if it had gone."""
+        if rank.number in self._awaited:
+            self._awaited.remove(rank.number)
+            if rank.number == self._all[0]:
+                self.result = line.decode(errors="surrogateescape")
+            return
         try:
             said = json.loads(line)
         except (ValueError, RecursionError):
@@ -101,10 +112,6 @@ class TaskServer:
                 self._all, self._awaited = range(1), self._awaited & {0}
             if rank.number in self._awaited:
                 self._give(rank)
-        elif rank.number in self._awaited and isinstance(said, dict):
-            self._awaited.remove(rank.number)
-            if rank.number == self._all[0]:
-                self.result = line.decode(errors="replace")
         else:
             self._drop(rank)
 
@@ -116,6 +123,8 @@ class TaskServer:
                 self._drop(rank)
 
     def _drop(self, rank: _TaskTaker) -> None:
+        if rank not in self._ranks:
+            return
         self._selector.unregister(rank.connection)
         rank.connection.close()
         self._ranks.remove(rank)

@@ -141,6 +141,7 @@ class TaskStorage:
         checkpoint = self._newest
         if checkpoint is None:
             return False
+        os.makedirs(folder, exist_ok=True)
         for file in checkpoint.files:
             path = os.path.join(folder, str(file.rank), file.path)
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -156,6 +157,8 @@ class TaskStorage:
         """Store a checkpoint, and close its files; return why it could not be kept, None if it is."""
         try:
             self._check(delivery)
+            if not delivery.files:
+                raise NotDeliverable("there is no file in it")
             files = []
             for file in delivery.files:
                 stored = self._checkpoints.store("checkpoint", self._header, file)

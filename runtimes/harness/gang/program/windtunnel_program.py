@@ -20,10 +20,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+#: The variable that names the folder of a task's newest checkpoint.
+RESTORE = "WINDTUNNEL_RESTORE"
+
 
 @dataclass
 class Task:
-    """A task: its number, repeat and seed, and its parameters. ``restore``: folder of its newest checkpoint, if any."""
+    """A task: its number, repeat and seed, and its parameters.
+
+    ``restore``: the folder of its newest checkpoint, if there is one; `WINDTUNNEL_RESTORE` names it meanwhile.
+    """
 
     index: int
     repeat: int = 0
@@ -44,9 +50,12 @@ def tasks(*, alone: bool = False) -> Iterator[Task]:
         connection.sendall(b'"alone"\n' if alone else os.environ["WINDTUNNEL_RANK"].encode() + b"\n")
         for line in connection.makefile("rb"):
             task, left = Task(**json.loads(line)), True
+            os.environ.pop(RESTORE, None)
+            if task.restore is not None:
+                os.environ[RESTORE] = task.restore
             try:
                 yield task
                 left = False
             finally:
                 if not left or task.metrics is not None:  # a loop that an exception left has no result
-                    connection.sendall(json.dumps(task.metrics or {}).encode() + b"\n")
+                    connection.sendall(json.dumps(task.metrics).encode() + b"\n")
