@@ -6,7 +6,7 @@ The entries of a file are `function`, `[parameter]`, `function[parameter]`, or `
 import re
 from collections.abc import Iterator, Mapping
 
-VERIFY: Mapping[str, Mapping[str, str]] = {
+_REASONS: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_documented_exports.py": {"*": "needs PyTorch, TensorFlow, JAX and others"},
     "tests/system/test_documented_commands.py": {
         "[docs/quickstart.md]": "half a minute, of which most is a comparison; README.md has the same in every run",
@@ -474,6 +474,160 @@ VERIFY: Mapping[str, Mapping[str, str]] = {
         "test_a_deleted_and_recreated_project_namespace_changes_no_result": "longer chaos",
         "test_a_lost_node_changes_no_result": "two nodes, and a minute until the node is given up",
     },
+}
+
+#: Tests whose like are in every run: the same with other parameters, or another of the same behaviour.
+_LIKE: Mapping[str, tuple[str, ...]] = {
+    "tests/contracts/test_job_workers.py": (
+        "test_a_failed_job_is_enqueued_again_from_sql_after_pauses_that_double[register]",
+        "test_the_job_of_a_killed_worker_is_done_again_in_seconds[register]",
+        "test_a_job_that_raises_is_retried_and_then_listed_as_failed_with_its_traceback[register]",
+        "test_a_job_that_is_enqueued_again_while_it_waits_or_runs_is_one_job[register]",
+        "test_failed_jobs_are_requeued_by_the_rq_command[register]",
+        "test_a_scheduled_entry_of_another_client_runs_no_function_outside_the_allow_list[register]",
+        "test_a_kind_runs_as_many_jobs_at_once_as_its_concurrency_and_delays_no_other_kind[register]",
+        "test_a_job_whose_worker_dies_at_each_attempt_is_listed_as_failed[register]",
+        "test_a_job_is_ended_at_its_timeout_while_others_of_its_kind_continue[register]",
+        "test_a_record_that_cannot_be_read_does_not_stop_its_kind[fields0]",
+        "test_a_record_that_cannot_be_read_does_not_stop_its_kind[fields2]",
+        "test_what_is_due_is_done_without_redis_and_through_it_afterwards[severed]",
+        "test_callbacks_webhooks_repeats_and_dependents_are_ignored[good]",
+        "test_a_resident_job_that_ignores_its_timeout_is_killed_and_retried[swallows]",
+        "test_the_job_of_a_killed_parent_of_forked_jobs_is_done_again_and_its_process_does_not_outlive_it",
+    ),
+    "tests/contracts/test_upgrades.py": (
+        "[0001-sqlite]",
+        "[0004-sqlite]",
+        "[0013-sqlite]",
+        "[0017-sqlite]",
+        "[0017-postgresql]",
+        "[0018-sqlite]",
+        "[0019-postgresql]",
+    ),
+    "tests/contracts/test_row_attacks.py": (
+        "test_an_attack_on_its_rows_leaves_every_task_with_a_result_of_the_model[without a sandbox]",
+    ),
+    "tests/contracts/test_evaluator.py": (
+        "test_a_models_fault_is_the_result_of_its_task_and_the_range_continues[launch]",
+    ),
+    "tests/contracts/test_failed_passes.py": (
+        "[2-refused]",
+        "[3-refused]",
+    ),
+    "tests/contracts/test_leases.py": ("test_every_task_ends_with_exactly_one_result_in_any_interleaving[sqlite]",),
+    "tests/contracts/test_trusted_models.py": (
+        "test_a_model_that_is_loaded_again_after_a_fault_finds_nothing_either",
+        "test_a_trusted_models_fault_has_the_words_of_an_isolated_one[answers NaN]",
+        "test_a_trusted_models_fault_has_the_words_of_an_isolated_one[answers too little]",
+        "test_a_trusted_models_fault_has_the_words_of_an_isolated_one[answers text]",
+        "test_a_trusted_models_fault_has_the_words_of_an_isolated_one[answers nothing]",
+        "test_a_trusted_models_fault_has_the_words_of_an_isolated_one[answers infinity]",
+        "test_a_trusted_models_fault_has_the_words_of_an_isolated_one[answers too much]",
+    ),
+    "tests/contracts/test_program_models.py": (
+        "test_a_program_that_takes_for_ever_misses_the_deadline_of_its_task",
+        "test_a_fault_in_one_scenario_leaves_the_others_as_they_are",
+        "test_the_results_are_the_same_in_every_run_and_order_of_tasks[1]",
+    ),
+    "tests/api/test_costs.py": (
+        "test_no_json_of_allowed_size_holds_the_api[objects]",
+        "test_no_json_of_allowed_size_holds_the_api[members]",
+        "test_no_json_of_allowed_size_holds_the_api[integers of 300 digits]",
+        "test_no_json_of_allowed_size_holds_the_api[a long text of escapes]",
+        "test_no_json_of_allowed_size_holds_the_api[a long word with separators]",
+        "test_no_json_of_allowed_size_holds_the_api[an integer of all digits]",
+        "test_no_json_of_allowed_size_holds_the_api[numbers of 700 digits]",
+    ),
+    "tests/simulators/test_worlds.py": (
+        "[pettingzoo_simple_spread]",
+        "[classifier-cartpole]",
+    ),
+    "tests/simulators/test_mujoco.py": (
+        "[mujoco_ant]",
+        "[mujoco_pusher]",
+    ),
+    "tests/simulators/test_gymnasium.py": (
+        "test_highway_results_are_equal_in_any_order_and_labelled_by_lanes_and_density",
+    ),
+    "tests/simulators/test_pettingzoo.py": ("test_the_baselines_are_better_than_doing_nothing",),
+    "tests/simulators/test_onnx_models.py": (
+        "test_a_recurrent_policy_gives_equal_results_in_any_order_and_on_any_worker[1]",
+    ),
+    "tests/simulators/test_openenv.py": (
+        "test_a_fault_of_the_environment_ends_its_scenario_alone_and_is_not_the_models[raise]",
+        "test_a_fault_of_the_environment_ends_its_scenario_alone_and_is_not_the_models[fork]",
+        "test_a_fault_of_the_environment_ends_its_scenario_alone_and_is_not_the_models[signal]",
+        "test_a_fault_of_the_environment_ends_its_scenario_alone_and_is_not_the_models[garbage]",
+        "test_a_fault_of_the_environment_ends_its_scenario_alone_and_is_not_the_models[long]",
+        "test_a_fault_of_the_environment_ends_its_scenario_alone_and_is_not_the_models[reset]",
+    ),
+    "tests/halo/test_fields.py": (
+        "test_a_checkpoint_is_loaded_by_any_number_of_ranks[8]",
+        "test_a_checkpoint_is_loaded_by_any_number_of_ranks[1]",
+        "test_elements_of_all_types_and_components_keep_their_bytes[8]",
+    ),
+    "tests/halo/test_exchanges.py": (
+        "test_every_cell_and_every_halo_is_that_of_one_process[8]",
+        "test_a_program_in_c_has_the_numbers_of_python[8]",
+    ),
+    "tests/system/test_installed_package.py": ("test_a_project_is_begun_checked_and_played_without_a_checkout",),
+    "tests/system/test_recipes.py": ("test_what_the_recipes_write_is_well_formed",),
+    "tests/system/test_documented_commands.py": (
+        "[docs/how-to/results.md]",
+        "[docs/measuring-a-cluster.md]",
+        "[docs/pipelines.md]",
+    ),
+    "tests/system/test_model_dependencies.py": (
+        "test_a_simulation_waits_while_the_index_is_away_and_goes_on_when_it_is_back",
+    ),
+    "tests/system/test_local_play.py": (
+        "test_a_model_may_be_trusted_on_ones_own_machine_whatever_a_server_there_allows",
+        "test_a_broken_model_is_refused_as_by_a_platform[it has no class Model]",
+        "test_the_results_are_those_of_a_simulation[idm_mobil]",
+        "test_a_registered_dataset_is_played_from_its_platform[cartpole]",
+    ),
+    "tests/system/test_rushes.py": ("test_runners_are_forked_and_no_process_is_used_twice",),
+    "tests/system/test_demo_platform.py": (
+        "test_another_port_than_that_of_the_platform_that_runs_is_said_to_have_no_effect",
+        "test_the_demo_sends_the_token_of_the_platform_that_it_starts",
+    ),
+    "tests/system/test_chaos.py": ("test_killed_model_servers_do_not_change_the_results[noop]",),
+    "tests/system/test_redis_outages.py": (
+        "test_simulations_are_staged_run_and_finalized_while_packets_to_redis_are_dropped",
+    ),
+    "tests/system/test_cluster_measures.py": (
+        "test_two_days_are_drawn_over_each_other",
+        "test_the_file_that_was_written_is_kept_where_that_is_wanted",
+    ),
+    "tests/system/test_projects.py": ("test_a_project_passes_its_test_and_fits[c]",),
+    "tests/system/test_gang_runner.py": ("test_a_program_past_its_time_limit_is_ended_and_the_gang_continues",),
+    "tests/system/test_gym.py": ("[car_street]",),
+    "tests/system/test_gym_vectors.py": (
+        "test_simulators_that_cannot_be_side_by_side_have_a_process_each",
+        "[AutoresetMode.SAME_STEP]",
+    ),
+    "tests/system/test_cli.py": (
+        "test_documents_are_printed_in_every_format[models]",
+        "test_documents_are_printed_in_every_format[runtimes]",
+    ),
+    "tests/system/test_memory_kills.py": ("[launch]",),
+    "tests/system/test_stalled_requests.py": ("[large]",),
+    "tests/web/test_documentation_site.py": (
+        "test_a_link_to_a_missing_page_and_one_to_a_missing_anchor_fail_the_build",
+    ),
+    "tests/web/test_comparison_report.py": (
+        "test_a_large_report_has_the_worst_of_each_model_and_says_what_is_left_out",
+    ),
+    "tests/web/test_run_list.py": ("test_pages_of_a_dataset_and_of_a_model_name_a_comparison_once",),
+    "tests/web/test_charts.py": ("[2-light]",),
+    "tests/web/test_task_list.py": ("test_a_field_of_the_form_is_one_condition_or_two[..-10 to 20-conditions1]",),
+    "tests/web/test_model_comparison_pages.py": ("test_an_error_rate_is_given_in_percent_and_refused_in_percent",),
+    "tests/unit/test_submission_declaration.py": ("test_a_field_is_added_in_one_file_by_hand",),
+}
+
+VERIFY: Mapping[str, Mapping[str, str]] = {
+    file: {**_REASONS.get(file, {}), **dict.fromkeys(_LIKE.get(file, ()), "others like it are in every run")}
+    for file in {**_REASONS, **_LIKE}
 }
 
 _ENTRY = re.compile(r"(?P<function>\w*)(\[(?P<parameter>.+)\])?")
