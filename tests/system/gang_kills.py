@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 
 from tests.system.gang_places import PATIENCE, StartedGang, wait
@@ -147,9 +148,13 @@ class GangSight:
         """Yield files that are left: what a task has in memory, and in the folders for tasks."""
         for folder in ("/tmp", "/dev/shm"):
             yield from Path(folder).glob(f"*{self.mark}*")
-        for folder in self.gang.folders:
-            for pattern in ("task-*", "build-*", "builds/.draft-*", f"*{self.mark}*"):
-                yield from (path for path in folder.rglob(pattern) if "objects" not in path.parts)
+        patterns = ("*/task-*", "*/build-*", "*/builds/.draft-*", f"*/*{self.mark}*")
+        # os.walk leaves out folders that are removed meanwhile.
+        walks = (walk for folder in self.gang.folders for walk in os.walk(folder))
+        paths = (Path(place, name) for place, folders, names in walks for name in (*folders, *names))
+        for path in paths:
+            if "objects" not in path.parts and any(fnmatch(str(path), pattern) for pattern in patterns):
+                yield path
 
 
 def kill(process: GangProcess) -> bool:
