@@ -191,7 +191,14 @@ def jobs(settings: Settings) -> int:
     def open_functions() -> Mapping[str, Callable[[str], None]]:
         platform = composition.open_platform(settings, confinement)
         folder, level = settings.environments, int(confinement["level"]) or None  # None: no sandbox
-        return Jobs(platform.jobs, platform.files, platform.pipelines, environments_folder=folder, sandbox=level).table
+        return Jobs(
+            platform.jobs,
+            platform.files,
+            platform.catalogue,
+            platform.pipelines,
+            environments_folder=folder,
+            sandbox=level,
+        ).table
 
     def open_due() -> Due:
         return DueJobs(Database(settings.database)).of

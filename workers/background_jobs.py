@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from common.errors import StoreUnavailable
-from core.services.service_groups import FileServices, JobServices, PipelineServices
+from core.services.service_groups import CatalogueServices, FileServices, JobServices, PipelineServices
 from runtimes import catalogue, environments
 from runtimes.harness.runner.processes import WorkerSpec
 from workers import replay_job
@@ -24,6 +24,7 @@ class Jobs:
         self,
         services: JobServices,
         files: FileServices,
+        catalogue: CatalogueServices,
         pipelines: PipelineServices,
         *,
         environments_folder: Path,
@@ -31,6 +32,7 @@ class Jobs:
     ) -> None:
         self._services = services
         self._files = files
+        self._catalogue = catalogue
         self._pipelines = pipelines
         self._environments = environments_folder
         self._sandbox = sandbox
@@ -41,7 +43,7 @@ class Jobs:
         return {
             "stage": self._services.staging.stage,
             "prepare": self._services.staging.stage,
-            "prefetch": self._services.staging.prefetch,
+            "prefetch": self._catalogue.prefetches.download,
             "register": self._services.dataset_registration.register,
             "import": self._services.model_imports.fetch,
             "log": self._services.run_logging.log,

@@ -280,7 +280,7 @@ def get_dataset_prefetch(dataset: str) -> dict[str, Any]:
 
     `fetching`, `ready` or `failed`. A version that was never prefetched here has none.
     """
-    return services().datasets.fetched(dataset)
+    return services().prefetches.progress(dataset)
 
 
 @blueprint.operation(
@@ -298,4 +298,4 @@ def prefetch_dataset(dataset: str) -> dict[str, Any]:
 
     Simulations fetch what they need by themselves; this does it earlier.
     """
-    return services().datasets.prefetch(dataset)
+    return services().prefetches.request(dataset)

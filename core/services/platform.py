@@ -26,6 +26,7 @@ from core.services.datasets.datasets import Datasets
 from core.services.datasets.environment_registration import EnvironmentRegistration
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.map_conversion import MapLimits
+from core.services.datasets.prefetches import Prefetches
 from core.services.datasets.scenario_maps import ScenarioMaps
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.operations.cache_use import CacheUse, Nodes
@@ -258,6 +259,7 @@ def _catalogue_services(shared: _Shared, files: FileServices) -> CatalogueServic
     datasets = Datasets(database, shared.store, shared.notifier, files.uploads, shared.sources, files.disk_floor)
     return CatalogueServices(
         datasets=datasets,
+        prefetches=Prefetches(database, shared.notifier, datasets, shared.cache),
         scenario_maps=ScenarioMaps(datasets),
         leaderboards=Leaderboards(database, datasets),
         catalogue=Catalogue(

@@ -18,6 +18,7 @@ from core.services.comparisons.comparisons import Comparisons
 from core.services.datasets.catalogue import Catalogue
 from core.services.datasets.dataset_registration import DatasetRegistration
 from core.services.datasets.datasets import Datasets
+from core.services.datasets.prefetches import Prefetches
 from core.services.datasets.scenario_maps import ScenarioMaps
 from core.services.operations.cache_use import CacheUse
 from core.services.operations.queue import Queue
@@ -59,6 +60,7 @@ class CatalogueServices:
     """Datasets, their maps and leaderboards, and the runtimes and simulators of this installation."""
 
     datasets: Datasets
+    prefetches: Prefetches
     scenario_maps: ScenarioMaps
     leaderboards: Leaderboards
     catalogue: Catalogue

@@ -304,7 +304,12 @@ def test_a_replay_whose_evaluator_ends_three_times_is_refused_and_not_computed_a
     trace = zlib.compress(bytes(16))
     worker.run_to_end(id, artifacts={(0, "trace.f32.zz", "application/octet-stream"): trace})
     make = Jobs(
-        platform.jobs, platform.files, platform.pipelines, environments_folder=ENVIRONMENTS, sandbox=None
+        platform.jobs,
+        platform.files,
+        platform.catalogue,
+        platform.pipelines,
+        environments_folder=ENVIRONMENTS,
+        sandbox=None,
     ).table["replay"]
     path = f"/v1/simulations/{id}/tasks/0/replay"
     for _ in range(2):

@@ -47,7 +47,7 @@ def work(platform: Platform) -> Callable[[], None]:
             if job == "register":
                 platform.jobs.dataset_registration.register(id)
             elif job == "prefetch":
-                platform.scheduling.staging.prefetch(id)
+                platform.catalogue.prefetches.download(id)
 
     return run_jobs
 

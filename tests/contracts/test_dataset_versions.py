@@ -485,9 +485,9 @@ def test_a_prefix_is_registered_by_reference_to_its_bucket(
     assert files[0]["path"] == "0/000.bin" and files[0]["source"] == f"s3://{bucket[2]}/drives/0/000.bin"
     assert b"".join(connected.catalogue.datasets.file("d", "3/039.bin").read(1, 5)) == b"9393"
     assert list(connected.store.list("packs/")) == []
-    connected.catalogue.datasets.prefetch("d")
-    connected.scheduling.staging.prefetch(dataset["id"])
-    assert connected.catalogue.datasets.fetched("d")["state"] == "ready"
+    connected.catalogue.prefetches.request("d")
+    connected.catalogue.prefetches.download(dataset["id"])
+    assert connected.catalogue.prefetches.progress("d")["state"] == "ready"
 
 
 def test_the_next_version_reads_only_changed_objects(

@@ -189,7 +189,9 @@ def test_a_simulation_whose_summary_waits_for_the_store_says_so(rig: DispatcherR
     finalization = Finalization(platform.database, outage.store, platform.notifier, results, outputs)
     outage.begin()
     services = replace(platform.jobs, finalization=finalization)
-    jobs = Jobs(services, platform.files, platform.pipelines, environments_folder=Path(), sandbox=None)
+    jobs = Jobs(
+        services, platform.files, platform.catalogue, platform.pipelines, environments_folder=Path(), sandbox=None
+    )
     jobs.table["collect"](id)  # does not fail
     waiting = platform.submissions.simulations.get(id)
     assert waiting.state is State.RUNNING and waiting.reason and "its summary waits" in waiting.reason

@@ -21,7 +21,7 @@ from common.errors import (
 )
 from core.services.claims import Action, ClaimedJob, DiskFull, FailedAttempt, OnError
 from core.services.comparisons import comparison_batches
-from core.services.datasets import dataset_registration
+from core.services.datasets import dataset_registration, prefetches
 from core.services.pipelines import pipeline_steps
 from core.services.scheduling import staging
 from core.services.simulations import deletion, run_logging
@@ -31,7 +31,7 @@ from runtimes import environments
 WAIT, RETRY, FAIL = Action.WAIT, Action.RETRY, Action.FAIL
 JOBS: Mapping[str, ClaimedJob] = {
     "stage": staging.STAGE,
-    "prefetch": staging.PREFETCH,
+    "prefetch": prefetches.PREFETCH,
     "register": dataset_registration.JOB,
     "import": model_imports.JOB,
     "log": run_logging.JOB,

@@ -1,4 +1,4 @@
-"""Datasets: describe, list, compare, tag, delete, prefetch; registration is the job in `dataset_registration`."""
+"""Datasets: describe, list, compare, tag, delete; registration is the job in `dataset_registration`."""
 
 import json
 import mimetypes
@@ -136,7 +136,7 @@ class Datasets:
 
     def get(self, ref: str) -> dict[str, object]:
         """Return the description of a built-in or registered version, in any state."""
-        if (built_in := _built_in(ref)) is not None:
+        if (built_in := find_built_in(ref)) is not None:
             return built_in_document(built_in)
         row = self._row(ref)
         with self._database.read() as c:
@@ -164,14 +164,14 @@ class Datasets:
 
         One without scenarios is for programs, whose tasks find its files.
         """
-        if (built_in := _built_in(ref, version)) is not None:
+        if (built_in := find_built_in(ref, version)) is not None:
             if built_in.declared.template:
                 raise NotPlayable(
                     f"{built_in.name} is a template without a world of its own: register a dataset that extends it, and"
                     " simulate that (docs/datasets.md)."
                 )
             return built_in
-        row = self._ready(f"{ref}@{version}" if version else ref)
+        row = self.ready_version(f"{ref}@{version}" if version else ref)
         return self._extended(row)
 
     @staticmethod
@@ -213,10 +213,10 @@ class Datasets:
 
     def scenarios(self, ref: str, *, after: int = 0, limit: int = 100) -> tuple[list[dict[str, object]], int | None]:
         """Return a page of scenarios and the position of the next page."""
-        if (built_in := _built_in(ref)) is not None:
+        if (built_in := find_built_in(ref)) is not None:
             rows = list(built_in.scenarios(after, limit + 1))
         else:
-            row = self._ready(ref)
+            row = self.ready_version(ref)
             if not row.described:
                 raise NotPlayable()
             described = decode_document(row.described, VersionDescription)
@@ -240,7 +240,7 @@ class Datasets:
 
     def entry(self, ref: str, path: str) -> ManifestEntry:
         """Return the manifest entry of a file. Raise UnknownFile."""
-        row = self._ready(ref)
+        row = self.ready_version(ref)
         entry = manifest_object.find(self._objects, row.manifest_key, file_names.normalized(path))
         if entry is None:
             raise UnknownFile(f"There is no file {file_names.printable(path)} in {row.name}@{row.version}.")
@@ -248,13 +248,13 @@ class Datasets:
 
     def digest(self, ref: str) -> str:
         """Return the digest of a version that is ready."""
-        digest = self._ready(ref).digest
+        digest = self.ready_version(ref).digest
         assert digest is not None, "it is ready"
         return digest
 
     def map_names(self, ref: str) -> Collection[str]:
         """Return the names of the maps that a dataset has of its own."""
-        if _built_in(ref) is not None or not (described := self._row(ref).described):
+        if find_built_in(ref) is not None or not (described := self._row(ref).described):
             return ()
         return decode_document(described, VersionDescription).dropped_by_map
 
@@ -265,14 +265,16 @@ class Datasets:
 
     def entries(self, ref: str) -> Iterator[ManifestEntry]:
         """Yield the manifest entries of a version, by path."""
-        return manifest_object.read(self._objects, self._ready(ref).manifest_key)
+        return manifest_object.read(self._objects, self.ready_version(ref).manifest_key)
 
     def files(
         self, ref: str, *, after: str | None = None, limit: int = 100
     ) -> tuple[list[dict[str, object]], str | None]:
         """Return a page of a version's files, by path."""
         start = after and file_names.normalized(after)
-        entries = list(islice(manifest_object.read(self._objects, self._ready(ref).manifest_key, start), limit + 1))
+        entries = list(
+            islice(manifest_object.read(self._objects, self.ready_version(ref).manifest_key, start), limit + 1)
+        )
         page = [
             {"path": entry.path, "size": entry.size, "digest": entry.digest, "source": location(entry)}
             for entry in entries[:limit]
@@ -307,7 +309,8 @@ class Datasets:
     def diff(self, name: str, old: str, new: str) -> Iterator[dict[str, object]]:
         """Yield the files added, removed and changed between two versions, by path, in constant memory."""
         before, now = (
-            manifest_object.read(self._objects, self._ready(f"{name}@{version}").manifest_key) for version in (old, new)
+            manifest_object.read(self._objects, self.ready_version(f"{name}@{version}").manifest_key)
+            for version in (old, new)
         )
         return differences(before, now)
 
@@ -322,8 +325,8 @@ class Datasets:
             raise self._unknown(ref)
         return row
 
-    def _ready(self, ref: str) -> DatasetVersionRow:
-        if (built_in := _built_in(ref)) is not None:
+    def ready_version(self, ref: str) -> DatasetVersionRow:
+        if (built_in := find_built_in(ref)) is not None:
             raise UnknownDataset(
                 f"{built_in.name} is a built-in dataset: it lists no files, and has no differences and tags."
                 f" `GET /v1/datasets/{built_in.name}/scenarios` lists its scenarios; register a dataset of your own"
@@ -357,7 +360,7 @@ class Datasets:
     def tag(self, name: str, tag: str, version: str) -> dict[str, object]:
         """Let a tag refer to a version."""
         check_tag(tag)
-        row = self._ready(f"{name}@{version}")
+        row = self.ready_version(f"{name}@{version}")
 
         def write(c: Connection) -> None:
             if not store.lock_ready(c, row.id):
@@ -374,7 +377,7 @@ class Datasets:
 
     def delete(self, ref: str) -> None:
         """Delete a version, or all versions of a name. Raise InUse if an unended simulation or comparison needs one."""
-        if _built_in(ref.partition("@")[0]) is not None:
+        if find_built_in(ref.partition("@")[0]) is not None:
             raise Invalid("A built-in dataset cannot be deleted.")
         bare = "@" not in ref and not ref.startswith("sha256:") and not _ID.fullmatch(ref)
 
@@ -404,33 +407,6 @@ class Datasets:
             for upload in stored_source(row.source).upload_ids():
                 self._uploads.let_go(upload)
 
-    # -- prefetch
-
-    def prefetch(self, ref: str) -> dict[str, object]:
-        """Request the download of a version to this node's cache; return its progress."""
-        if _built_in(ref) is not None:
-            return {"state": "ready", "files": 0, "bytes": 0}
-        row = self._ready(ref)
-        self._database.write(lambda c: store.ask_prefetch(c, row.id, self._database.now(c)))
-        self._notifier.enqueue("prefetch", row.id)
-        return self.fetched(row.id)
-
-    def fetched(self, ref: str) -> dict[str, object]:
-        """Return the progress of a prefetch. Raise NotFound if none was requested."""
-        if _built_in(ref) is not None:
-            return {"state": "ready", "files": 0, "bytes": 0}
-        row = self._ready(ref)
-        with self._database.read() as c:
-            prefetch = store.prefetch(c, row.id)
-        if prefetch is None:
-            raise NotFound("No prefetch of this version was requested; POST to this address.")
-        return {
-            "state": prefetch.state,
-            "total_files": row.files,
-            "total_bytes": row.bytes,
-            **json.loads(prefetch.progress),
-        }
-
     def in_use(self) -> list[ResolvedDataset]:
         """Return the datasets of simulations that have not ended, from their provenance."""
         with self._database.read() as c:
@@ -450,7 +426,7 @@ def _source_text(source: SourceKind) -> str:
     return json.dumps(msgspec.to_builtins(source), sort_keys=True)
 
 
-def _built_in(ref: str, version: str | None = None) -> Dataset | None:
+def find_built_in(ref: str, version: str | None = None) -> Dataset | None:
     """Return a built-in dataset, or None. Raise UnknownDataset if it has no such version."""
     return catalogue.find_dataset(ref, version) if ref.partition("@")[0] in datasets() else None
 

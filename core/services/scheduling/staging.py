@@ -4,7 +4,6 @@ import json
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from common.errors import (
     NodeFull,
     NotFound,
     OriginFailed,
-    OriginRefused,
     PlatformError,
     StoreUnavailable,
     TooLarge,
@@ -35,6 +33,8 @@ from core.services.datasets import environment_files
 from core.services.datasets.bundles import Bundles
 from core.services.datasets.catalogue import built_in
 from core.services.datasets.datasets import Datasets
+from core.services.datasets.prefetches import PREFETCH_HOLDER
+from core.services.download_events import PROGRESS_INTERVAL, at_intervals, download_event
 from core.services.orphan_search import OrphanSearch
 from core.services.scheduling.compiled_models import CompiledModels, stored_model
 from core.services.scheduling.model_environments import ModelEnvironments, Say, has_dependencies, ignore_message
@@ -55,8 +55,6 @@ from runtimes import catalogue, environments
 logger = logging.getLogger(__name__)
 
 
-#: Seconds between two progress events of one download.
-PROGRESS_INTERVAL = 0.5
 #: Bytes of a dataset that the quick kind of job still downloads.
 QUICK_DOWNLOAD = 64 << 20
 #: Seconds for which a submission waits to learn whether the store answers, if that was not known a moment ago.
@@ -77,15 +75,6 @@ STAGE = ClaimedJob(
         OnError((DiskFull,), Action.WAIT, "the disk of {home} (HOME) is full"),
     ),
     retry=RetryPolicy(first=1.0, longest=30.0),
-)
-PREFETCH = ClaimedJob(
-    take=store.PREFETCHES.take,
-    what="the prefetch of {id}",
-    outcomes=(
-        OnError((OriginRefused,), Action.FAIL),
-        OnError((StoreUnavailable, OriginFailed), Action.WAIT),  # until the claim expires
-        OnError((PlatformError,), Action.FAIL),
-    ),
 )
 
 
@@ -198,39 +187,6 @@ class Staging:
         files = environment_files.in_tree(tree)
         return lambda folder: environment_files.write(files, folder, kept["package"], installed)
 
-    def prefetch(self, id: str) -> None:
-        """Download a dataset version to this node's cache, before a simulation uses it."""
-        PREFETCH.run(self._database, id, self._prefetch)
-
-    def _prefetch(self, claim: HeldClaim) -> None:
-        try:
-            state, progress = "ready", self._fetch(claim.id)
-        except Exception as error:
-            failure = PREFETCH.failure_of(error)
-            state, progress = "failed" if failure.action is Action.FAIL else "fetching", {"reason": failure.reason}
-            logger.warning("the prefetch of %s has failed and is %s: %s", claim.id, state, failure.reason)
-        self._database.write(lambda c: store.tell_prefetch(c, claim.id, state, progress))
-
-    def _fetch(self, id: str) -> dict[str, object]:
-        """Download a version's files and record the progress; return the last progress."""
-        digest = self._datasets.digest(id)
-        last: dict[str, object] = {}
-
-        def say(progress: DownloadProgress) -> None:
-            nonlocal last
-            last = progress_event(progress)
-            self._database.write(lambda c: store.tell_prefetch(c, id, "fetching", last), durable=False)
-            self._datasets.digest(id)  # raises if the version was deleted meanwhile
-
-        holder = f"prefetch-{id}"
-        try:
-            self._cache.tree(
-                digest, lambda: self._datasets.entries(digest), holder=holder, on_progress=self._throttled(say)
-            )
-        finally:
-            self._cache.release(holder)
-        return last
-
     def release(self, id: str) -> None:
         """Release the cache entries that an ended simulation pinned."""
         self._cache.release(id)
@@ -250,7 +206,9 @@ class Staging:
         with self._database.read() as c:
             busy = simulations.unended_states(c).keys()
             return {
-                holder for holder in holders if holder in busy or store.at_prefetch(c, holder.removeprefix("prefetch-"))
+                holder
+                for holder in holders
+                if holder in busy or store.at_prefetch(c, holder.removeprefix(PREFETCH_HOLDER))
             }
 
     def stage(self, id: str) -> None:
@@ -272,7 +230,7 @@ class Staging:
             for spec in () if apart else _specs(provenance):
                 self._prepare(id, spec)
             built_in(provenance.dataset).verify()
-            report = self._throttled(lambda progress: self._add_event(id, progress_event(progress)))
+            report = at_intervals(lambda progress: self._add_event(id, download_event(progress)))
             say = self._environment_reporter(id, provenance.dataset.name)
             folder = self.folder(provenance.dataset, id, report, say)
             try:
@@ -404,20 +362,6 @@ class Staging:
         self._database.write(lambda c: events.say(c, id, "staging", body, self._database.now(c)))
         self._notifier.publish(id)
 
-    @staticmethod
-    def _throttled(say: Callable[[DownloadProgress], None]) -> Callable[[DownloadProgress], None]:
-        """Limit calls to one per PROGRESS_INTERVAL, plus the last one."""
-        reported_at = -PROGRESS_INTERVAL
-
-        def throttled(progress: DownloadProgress) -> None:
-            nonlocal reported_at
-            done = progress.bytes >= progress.total_bytes and progress.files >= progress.total_files
-            if done or time.monotonic() - reported_at >= PROGRESS_INTERVAL:
-                reported_at = time.monotonic()
-                say(progress)
-
-        return throttled
-
     def _queue(self, id: str, reason: str | None, *, pause: float = 0.0, **changes: object) -> None:
         """Queue a simulation that is staged, for an attempt ``pause`` seconds from now."""
 
@@ -431,13 +375,6 @@ class Staging:
             logger.info("simulation %s was no longer staging", id)  # cancelled in the meantime
         self._notifier.wake("dispatch")
         self._notifier.publish(id)
-
-
-def progress_event(progress: DownloadProgress) -> dict[str, object]:
-    """Return a download's progress as an event body; rate in bytes per second."""
-    whole = progress.total_bytes
-    fraction = min(1.0, progress.bytes / whole) if whole else 1.0
-    return {"what": "dataset", **asdict(progress), "fraction": fraction}
 
 
 def _stored_model(provenance: Provenance) -> StoredModel:
