@@ -1,13 +1,16 @@
 """Near names: the names that a misspelt name may have meant, for errors that suggest them."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 
 #: Least similarity of a suggestion, from 0 to 1. A swapped, missing or doubled letter in a name of four letters has
 #: 0.75; `pytorch` and `python`, which have nothing in common but their beginning, have 0.62.
 SIMILARITY = 0.75
 #: Most suggestions.
 MOST = 3
+#: Most names of a list of all.
+MOST_NAMES = 30
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
@@ -22,3 +25,9 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
 def suggestion(near: Sequence[str], otherwise: str) -> str:
     """Return the question for near names, or ``otherwise`` if there are none."""
     return f"Did you mean {' or '.join(near)}?" if near else otherwise
+
+
+def name_list(names: Collection[str]) -> str:
+    """Return the first thirty names, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(islice(names, MOST_NAMES)) + (f" and {more} more" if more > 0 else "")

@@ -35,6 +35,7 @@ from core.services.operations.queue import Queue
 from core.services.operations.storage_use import StorageUse
 from core.services.pipelines.pipeline_steps import PipelineSteps
 from core.services.pipelines.pipelines import Pipelines
+from core.services.pipelines.step_checks import StepChecks
 from core.services.pipelines.step_resolution import StepResolution
 from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import LeaseOptions, Leases
@@ -198,7 +199,7 @@ def build(
             comparison_flips=ComparisonFlips(database, shared.results),
         ),
         pipelines=PipelineServices(
-            Pipelines(database, notifier, changes, resolver, comparisons),
+            Pipelines(database, notifier, changes, StepChecks(resolver, comparisons)),
             PipelineSteps(
                 database, notifier, submissions.simulations, comparisons, StepResolution(resolver, comparisons, outputs)
             ),

@@ -62,7 +62,7 @@ def parse_case(text: str | bytes, where: str = MANIFEST) -> PackageCase:
     for name, expression in {"progress": case.progress or "", **case.metrics}.items():
         try:
             re.compile(expression)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise BadRequirements(f"{where}: the expression of {name} is not valid: {error}") from None
     for path in (*case.files, *case.templates):
         if path.startswith("/") or {"", ".", ".."} & {*path.split("/")} or not path.isprintable():

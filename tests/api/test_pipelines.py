@@ -136,6 +136,19 @@ def test_what_a_step_makes_is_the_input_of_the_next_ones_by_digest(pipelines: Pi
     assert ended["counts"] == {"succeeded": 3}
 
 
+def test_a_file_of_no_format_is_the_program_of_a_step_with_a_gang(pipelines: Pipelines) -> None:
+    made = {**TRAIN, "submission": {**TRAIN["submission"], "outputs": {}}}
+    program = {"from": "train", "output": "bin/solver"}
+    run = {"name": "run", "submission": {"dataset": "program", "model": program, "scenarios": ONE, "gang": GANG}}
+    id = pipelines.create(made, run)
+    assert pipelines.follow(id, {"train": [{"bin/solver": b"no known format"}]})["state"] == "succeeded"
+    simulation = pipelines.client.get(f"/v1/simulations/{pipelines.get(id)['steps'][1]['simulation_id']}").json
+    assert (simulation["model"]["name"], simulation["model"]["format"]) == ("solver", "gang_program")
+    played = {"name": "play", "submission": {"dataset": "noop", "model": program}}
+    failed = pipelines.follow(pipelines.create(made, played), {"train": [{"bin/solver": b"no known format"}]})
+    assert failed["state"] == "failed" and "`outputs` of that step may declare it, with a `format`" in failed["reason"]
+
+
 def test_a_file_that_no_output_declares_is_a_model_by_its_name(pipelines: Pipelines) -> None:
     left = {**TRAIN, "submission": {**TRAIN["submission"], "outputs": {}}}
     reference = {"from": "train", "output": "deep/other.py"}
@@ -304,6 +317,11 @@ def test_an_idempotency_key_creates_one_pipeline(pipelines: Pipelines) -> None:
     problem(refused, 422, "idempotency-mismatch")
 
 
+LEFT = {"from": "a", "output": "policy.py"}
+TRAINED = {"from": "train", "output": "model"}
+TRAINED_DATA = {"from": "train", "output": "data.zip"}
+
+
 @pytest.mark.parametrize(
     ("steps", "fragment"),
     [
@@ -320,6 +338,18 @@ def test_an_idempotency_key_creates_one_pipeline(pipelines: Pipelines) -> None:
         ([TRAIN, {**COMPARE, "after": [], "comparison": {"dataset": "noop", "models": ["mine"]}}], "Step 'compare'"),
         ([{"name": "a", "submission": {**plain("a")["submission"], "labels": {"step": "x"}}}], "set by the platform"),
         ([{"name": "a", "submission": {"dataset": "noop", "model": "mine", "dry_run": True}}], "Step 'a': a dry run"),
+        ([plain("a"), {"name": "b", "submission": {"dataset": "noop", "model": LEFT}}], "'a', which leaves no files"),
+        ([TRAIN, {"name": "b", "submission": {"dataset": "nop", "model": TRAINED}}], "Step 'b': There is no dataset"),
+        ([TRAIN, {"name": "b", "submission": {"dataset": "noop", "model": TRAINED, "params": {"x": 1}}}], "Step 'b': "),
+        ([TRAIN, {"name": "b", "submission": {"dataset": TRAINED_DATA, "model": "no"}}], "Step 'b': There is no model"),
+        (
+            [TRAIN, {**COMPARE, "comparison": {**COMPARE["comparison"], "models": [TRAINED, "no"]}, "after": []}],
+            "Step 'compare': There is no model",
+        ),
+        (
+            [TRAIN, {**COMPARE, "comparison": {**COMPARE["comparison"], "metric": "retrun"}, "after": []}],
+            "Step 'compare': ",
+        ),
     ],
 )
 def test_a_pipeline_that_can_never_run_is_refused_at_once(
@@ -438,7 +468,7 @@ def test_results_are_those_of_a_submission_and_a_dataset(pipelines: Pipelines) -
         ),
         (
             [{"name": "simulate", "comparison": {"dataset": "cartpole", "models": ["mine", "mine@1"]}}, REDUCE],
-            "a dataset of the results of a submission is its output `results`",
+            "which is a comparison and has none: refer to outputs of submissions",
         ),
     ):
         refused = pipelines.client.post("/v1/pipelines", json={"steps": steps})

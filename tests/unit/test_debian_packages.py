@@ -395,6 +395,7 @@ def test_shipped_locks_have_their_packages_and_are_resolved_without_a_mirror(tmp
         ('{"packages": ["A B"], "command": ["x"]}', "each is a Debian package"),
         ('{"packages": ["ab"], "command": ["x"], "progres": ""}', "progres"),
         ('{"packages": ["ab"], "command": ["x"], "metrics": {"m": "("}}', "expression of m is not valid"),
+        ('{"packages": ["ab"], "command": ["x"], "metrics": {"m": "a{99999999999999999999}"}}', "of m is not valid"),
         ('{"packages": ["ab"], "command": ["x"], "templates": ["../x"]}', "is not the path of a file"),
         ('{"packages": ["ab"], "command": ["x"], "ranks": 0}', "ranks"),
     ],

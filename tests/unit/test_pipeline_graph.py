@@ -125,6 +125,10 @@ def step(name: str, **document: object) -> StepRequest:
     return StepRequest(name=name, kind="submission", document={"dataset": "program", **document})
 
 
+def leaves_files(step: StepRequest) -> bool:
+    return "gang" in step.document
+
+
 GANG = {"size": 1, "command": ["x"]}
 MODEL = {"file": "policy.py", "as": "model"}
 
@@ -137,17 +141,18 @@ MODEL = {"file": "policy.py", "as": "model"}
         (step("train", gang=GANG, outputs={"a": MODEL, "b": MODEL}), {"model": TRAIN}, "makes 2 models: .* a, b"),
         (step("train", gang=GANG, outputs={"model": MODEL}), {"dataset": TRAIN}, "is a model, and `dataset` names a"),
         (step("train"), {"model": {"from": "train", "output": "weights.py"}}, "leaves no files"),
+        (StepRequest(name="train", kind="comparison", document={}), {"model": TRAIN}, "a comparison and has none"),
     ],
 )
 def test_a_reference_that_can_mean_nothing_is_refused(
     source: StepRequest, reference: dict[str, object], fragment: str
 ) -> None:
     with pytest.raises(Invalid, match=f"'next'.*{fragment}"):
-        request_graph(PipelineRequest(steps=[source, step("next", **reference)]))
+        request_graph(PipelineRequest(steps=[source, step("next", **reference)]), leaves_files)
 
 
 def test_a_step_waits_for_those_that_it_refers_to_and_those_after_which_it_comes() -> None:
     train = step("train", gang=GANG, outputs={"policy": MODEL})
     other = step("other")
     final = StepRequest(name="final", kind="comparison", document={"models": [TRAIN, "idm"]}, after=["other"])
-    assert request_graph(PipelineRequest(steps=[final, train, other])) == [[1, 2], [], []]
+    assert request_graph(PipelineRequest(steps=[final, train, other]), leaves_files) == [[1, 2], [], []]

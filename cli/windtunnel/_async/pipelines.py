@@ -11,6 +11,7 @@ from windtunnel._async.pages import pages
 from windtunnel._async.transport import AsyncTransport, path
 from windtunnel.pipeline_records import Pipeline
 from windtunnel.records import Event, read
+from windtunnel.short_ids import PIPELINES, WHOLE_LENGTH
 
 
 class AsyncPipelines:
@@ -70,6 +71,14 @@ class AsyncPipelines:
     async def get(self, id: str) -> Pipeline:
         """Return a pipeline with its steps."""
         return read(Pipeline, await self._transport.json("GET", path("pipelines", id)))
+
+    async def find(self, reference: str) -> str:
+        """Return the id of a pipeline: of the newest one for `last`, or of the only one whose id begins so."""
+        beginning = PIPELINES.beginning(reference)
+        if len(beginning) == WHOLE_LENGTH:
+            return beginning
+        listed = self.list(limit=200 if beginning else 1)
+        return PIPELINES.only(beginning, [pipeline.id async for pipeline in listed])
 
     async def cancel(self, id: str) -> Pipeline:
         """Cancel a pipeline, with its simulations and comparisons; steps that are complete stay so."""

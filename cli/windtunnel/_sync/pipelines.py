@@ -12,6 +12,7 @@ from windtunnel._sync.pages import pages
 from windtunnel._sync.transport import Transport, path
 from windtunnel.pipeline_records import Pipeline
 from windtunnel.records import Event, read
+from windtunnel.short_ids import PIPELINES, WHOLE_LENGTH
 
 
 class Pipelines:
@@ -71,6 +72,14 @@ class Pipelines:
     def get(self, id: str) -> Pipeline:
         """Return a pipeline with its steps."""
         return read(Pipeline, self._transport.json("GET", path("pipelines", id)))
+
+    def find(self, reference: str) -> str:
+        """Return the id of a pipeline: of the newest one for `last`, or of the only one whose id begins so."""
+        beginning = PIPELINES.beginning(reference)
+        if len(beginning) == WHOLE_LENGTH:
+            return beginning
+        listed = self.list(limit=200 if beginning else 1)
+        return PIPELINES.only(beginning, [pipeline.id for pipeline in listed])
 
     def cancel(self, id: str) -> Pipeline:
         """Cancel a pipeline, with its simulations and comparisons; steps that are complete stay so."""

@@ -2,7 +2,6 @@
 """Simulations of a platform: submission, progress, results, replays."""
 
 import os
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,12 +19,11 @@ from windtunnel.errors import Interrupted, WindtunnelError
 from windtunnel.model_sources import ReferencedModel, StoredModel, source_of
 from windtunnel.records import Check, Event, Result, Simulation, read
 from windtunnel.replays import Replay
+from windtunnel.short_ids import SIMULATIONS, WHOLE_LENGTH
 from windtunnel.submissions import Options
 
 #: Seconds between two looks whether a replay is drawn, or a summary written.
 LOOK_INTERVAL = 0.2
-#: Ids that are named where several begin alike.
-MOST_NAMED = 5
 
 
 class Simulations:
@@ -258,24 +256,8 @@ class Simulations:
 
     def find(self, reference: str) -> str:
         """Return the id of a simulation: of the newest one for `last`, or of the only one whose id begins so."""
-        if not re.fullmatch(r"[0-9A-Za-z]{1,26}", reference):
-            raise WindtunnelError(
-                f"{reference!r:.200} is not the id of a simulation, the beginning of one, or `last`."
-                " `windtunnel simulations list` lists them."
-            )
-        if len(reference) == 26:
-            return reference.lower()
-        query = None if reference == "last" else reference.lower()
-        found = [item.id for item in self.list(query=query, limit=200 if query else 1)]
-        matching = [id for id in found if id.startswith(query or "")]
-        if len(matching) == 1:
-            return matching[0]
-        if not matching and query is None:
-            raise WindtunnelError("There is no simulation yet. `windtunnel run MODEL DATASET` submits one.")
-        if not matching:
-            raise WindtunnelError(f"There is no simulation {reference!r}. `windtunnel simulations list` lists them.")
-        more = ", ..." if len(matching) > MOST_NAMED else ""
-        raise WindtunnelError(
-            f"{len(matching)} simulations begin with {reference!r}: {', '.join(matching[:MOST_NAMED])}{more}."
-            " Write more of the id."
-        )
+        beginning = SIMULATIONS.beginning(reference)
+        if len(beginning) == WHOLE_LENGTH:
+            return beginning
+        listed = self.list(query=beginning or None, limit=200 if beginning else 1)
+        return SIMULATIONS.only(beginning, [item.id for item in listed])

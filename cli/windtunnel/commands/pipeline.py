@@ -1,5 +1,6 @@
 """`windtunnel pipeline`: run a file of steps whose outputs are the inputs of the next, follow it, run it again."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,9 @@ STEP_COLUMNS: Sequence[outputs.Column] = [
     (name, name) for name in ("step", "state", "after", "run", "outputs", "reason")
 ]
 
+#: Names of files, which no command has: with a suffix, or a folder.
+_NAME_OF_FILE = re.compile(r"\A[^-].*[./]")
+
 
 class PipelineFile(msgspec.Struct):
     """The file of a pipeline: its steps as `POST /v1/pipelines` takes them."""
@@ -42,8 +46,8 @@ class PipelineGroup(NounGroup):
     """Group whose command `run` is called with a file that is named in place of a command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Insert `run` before a file."""
-        if args and args[0] not in self.commands and Path(args[0]).is_file():
+        """Insert `run` before what is a file, or is named as files are."""
+        if args and args[0] not in self.commands and (Path(args[0]).is_file() or _NAME_OF_FILE.search(args[0])):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -55,6 +59,8 @@ def command() -> None:
     \b
     windtunnel pipeline steps.json                 # submit, follow, report
     windtunnel pipeline retry ID --from train      # run a step again, and what waits for it
+
+    An id may be shortened to its first letters; `last` is the newest.
     """
 
 
@@ -94,7 +100,7 @@ def list_(client: "Client", limit: int, output: str) -> None:
 @with_client
 def show(client: "Client", id: str, output: str) -> None:
     """Show the steps of a pipeline."""
-    pipeline = client.pipelines.get(id)
+    pipeline = client.pipelines.get(client.pipelines.find(id))
     if output in {"json", "yaml"}:
         click.echo(outputs.serialised(pipeline.raw, output))
         return
@@ -106,7 +112,7 @@ def show(client: "Client", id: str, output: str) -> None:
 @with_client
 def follow(client: "Client", id: str) -> None:
     """Follow a pipeline to its end."""
-    _follow(client, client.pipelines.get(id), False)
+    _follow(client, client.pipelines.get(client.pipelines.find(id)), False)
 
 
 @command.command()
@@ -117,7 +123,7 @@ def follow(client: "Client", id: str) -> None:
 @with_client
 def retry(client: "Client", id: str, first: str | None, fresh: bool, detach: bool) -> None:
     """Run the steps again that failed, were cancelled or not run; or all from a step on."""
-    _follow(client, client.pipelines.retry(id, first=first, fresh=fresh), detach)
+    _follow(client, client.pipelines.retry(client.pipelines.find(id), first=first, fresh=fresh), detach)
 
 
 @command.command()
@@ -125,7 +131,8 @@ def retry(client: "Client", id: str, first: str | None, fresh: bool, detach: boo
 @with_client
 def cancel(client: "Client", id: str) -> None:
     """Cancel a pipeline, with its simulations and comparisons. Steps that are complete stay so."""
-    click.echo(f"{id}  {client.pipelines.cancel(id).state}")
+    pipeline = client.pipelines.cancel(client.pipelines.find(id))
+    click.echo(f"{pipeline.id}  {pipeline.state}")
 
 
 @command.command()
@@ -133,7 +140,7 @@ def cancel(client: "Client", id: str) -> None:
 @with_client
 def delete(client: "Client", id: str) -> None:
     """Delete a pipeline that has ended. Its simulations, models and datasets are kept."""
-    client.pipelines.delete(id)
+    client.pipelines.delete(client.pipelines.find(id))
 
 
 def _follow(client: "Client", pipeline: "Pipeline", detach: bool) -> None:

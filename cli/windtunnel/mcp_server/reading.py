@@ -1,19 +1,16 @@
 """Tools that change nothing: datasets, models, simulations, results, logs, comparisons."""
 
 import asyncio
-import re
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from windtunnel import AsyncClient, WindtunnelError
+from windtunnel import AsyncClient
 from windtunnel.mcp_server.documents import Id, Limit, Tool, brief, detailed, named
-from windtunnel.visible_text import visible
+from windtunnel.short_ids import COMPARISONS, WHOLE_LENGTH
 
 #: Most characters of a log.
 MOST_CHARACTERS = 20_000
-#: Ids of comparisons, or their first letters.
-COMPARISON = re.compile(r"[0-9A-Za-z]{1,26}")
 
 
 class Reading:
@@ -235,18 +232,8 @@ class Reading:
 
     async def _comparison(self, reference: str) -> str:
         """Return the id of a comparison: of the newest one for `last`, or of the only one whose id begins so."""
-        unknown = WindtunnelError(
-            f"There is no comparison {visible(repr(reference))[:200]}. list_comparisons lists them."
-        )
-        if not COMPARISON.fullmatch(reference):
-            raise unknown
-        start = "" if reference == "last" else reference.lower()
-        if len(start) == 26:
-            return start
-        listed = self._client.comparisons.list(limit=200 if start else 1)
-        found = [comparison.id async for comparison in listed if comparison.id.startswith(start)]
-        if not found:
-            raise unknown
-        if len(found) > 1:
-            raise WindtunnelError(f"{len(found)} comparisons begin with {reference!r}. Write more of the id.")
-        return found[0]
+        beginning = COMPARISONS.beginning(reference)
+        if len(beginning) == WHOLE_LENGTH:
+            return beginning
+        listed = self._client.comparisons.list(limit=200 if beginning else 1)
+        return COMPARISONS.only(beginning, [comparison.id async for comparison in listed])

@@ -1,6 +1,6 @@
 """Requests of pipelines, as they are parsed: steps with the documents that they submit, references in their place."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,7 +16,7 @@ RESULTS = "results"
 
 
 class StepDocument(msgspec.Struct, frozen=True):
-    """Members of what a step submits; ``gang``: of a program, which can leave files."""
+    """Members of what a step submits."""
 
     labels: Mapping[str, str] = {}
     outputs: Mapping[str, object] = {}
@@ -59,8 +59,11 @@ class PipelineRequest:
     fresh: bool = False
 
 
-def request_graph(request: PipelineRequest) -> list[list[int]]:
-    """Return for each step the numbers of those that it waits for. Raise Invalid for what can never run."""
+def request_graph(request: PipelineRequest, leaves_files: Callable[[StepRequest], bool]) -> list[list[int]]:
+    """Return for each step the numbers of those that it waits for. Raise Invalid for what can never run.
+
+    ``leaves_files``: whether a step may leave files, to which others refer.
+    """
     referred = [references_of(step.document) for step in request.steps]
     graph = graph_of(
         [step.name for step in request.steps],
@@ -72,23 +75,28 @@ def request_graph(request: PipelineRequest) -> list[list[int]]:
     by_name = {step.name: step for step in request.steps}
     for step, references in zip(request.steps, referred, strict=True):
         for reference in references:
+            source = by_name[reference.step]
+            if source.kind == "comparison":
+                raise Invalid(
+                    f"Step {step.name!r} refers to an output {reference.output[:100]!r} of {reference.step!r}, which is"
+                    " a comparison and has none: refer to outputs of submissions, and wait for it by `after`."
+                )
             try:
-                output_name(by_name[reference.step].outputs, reference)
+                output_name(source.outputs, reference)
             except Invalid as error:
                 raise Invalid(f"Step {step.name!r}: {error.detail}") from None
-            source = by_name[reference.step]
-            if reference.output in source.outputs or source.read.gang is not None:
+            if reference.output in source.outputs or leaves_files(source):
                 continue
             if reference.output == RESULTS and reference.kind == "model":
                 raise Invalid(
                     f"Step {step.name!r} refers to the results of {reference.step!r} as a model; they are a dataset,"
                     " which `dataset` can refer to."
                 )
-            if source.kind == "comparison" or output_of_file(reference, source.name).file is not None:
+            if output_of_file(reference, source.name).file is not None:
                 raise Invalid(
                     f"Step {step.name!r} refers to an output {reference.output[:100]!r} of {reference.step!r}, which"
-                    " leaves no files: only a submission with a `gang` does. A dataset of the results of a submission"
-                    f" is its output `{RESULTS}`."
+                    " leaves no files: only programs do, on datasets for them (docs/programs.md). A dataset of the"
+                    f" results of a submission is its output `{RESULTS}`."
                 )
     return graph
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from common.errors import Invalid
-from common.near_names import near_names, suggestion
+from common.near_names import name_list, near_names, suggestion
 from core.domain.pipelines.pipeline_states import COMPLETE, UNENDED_STEPS, StepState
 
 #: For each step, by its number, the numbers of the steps that it waits for.
@@ -25,14 +25,16 @@ def graph_of(names: Sequence[str], waits_for: Sequence[Collection[str]]) -> list
     for name, others in zip(names, waits_for, strict=True):
         for other in others:
             if other not in numbers:
-                hint = suggestion(near_names(other, names), f"There are: {', '.join(names[:20])}.")
+                hint = suggestion(near_names(other, names), f"There are: {name_list(names)}.")
                 raise Invalid(f"Step {name!r} waits for a step {other[:100]!r}, which there is not. {hint}")
         graph.append(sorted({numbers[other] for other in others}))
     try:
         order_of(graph)
     except CycleError as error:
         path = " -> ".join(names[number] for number in reversed(error.args[1][-20:]))
-        raise Invalid(f"The steps wait for each other in a circle: {path}. Remove one of these from `after`.") from None
+        raise Invalid(
+            f"The steps wait for each other in a circle: {path}. Remove one from `after`, or a reference to it."
+        ) from None
     return graph
 
 

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import Invalid
-from common.near_names import near_names, suggestion
+from common.near_names import name_list, near_names, suggestion
 from core.domain.results.declared_results import declared_results
 from core.domain.results.distribution import FAILED
 from core.domain.results.line_values import decode_head, is_column, reader_of
 from core.domain.results.result_table import TaskNumbers
-from core.domain.submissions.task_parameters import NAMED, Parameter, find_parameter, label_of
+from core.domain.submissions.task_parameters import Parameter, find_parameter, label_of
 
 #: Most conditions of a request.
 CONDITIONS = 20
@@ -109,10 +109,10 @@ class ResultFilter:
                 if columns is not None and name not in columns and name not in declared:
                     known = sorted({*columns, *declared})
                     near = near_names(name, known)
-                    listed = [name for name in known if name.startswith("metrics.")] or known
+                    metrics = [name for name in known if name.startswith("metrics.")] or known
                     raise Invalid(
                         f"`where` names no column of these results: {name[:100]!r}. "
-                        + suggestion(near, f"There are: {', '.join(listed[:NAMED])}."),
+                        + suggestion(near, f"There are: {name_list(metrics)}."),
                         nearest=near,
                     )
                 self._of_lines.append((_value_reader(name), group))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from common.errors import Invalid
+from common.near_names import name_list
 from core.domain.results.line_values import decode_head, is_column, reader_of
 from core.domain.results.result_conditions import Condition, ResultFilter
 from core.domain.results.score import Score, number_of
@@ -204,7 +205,7 @@ def check_sort(sort: str, columns: Mapping[str, str] | None) -> None:
     sort_key(sort)
     if columns is not None and sort.removeprefix("-") not in columns:
         known = [name for name in columns if name.startswith("metrics.")] or list(columns)
-        raise Invalid(f"`sort` names no column of these results: {sort!r}. There are {', '.join(known[:20])}.")
+        raise Invalid(f"`sort` names no column of these results: {sort!r}. There are: {name_list(known)}.")
 
 
 def sort_key(sort: str) -> Callable[[bytes], SortKey]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import Invalid
-from common.near_names import near_names, suggestion
+from common.near_names import name_list, near_names, suggestion
 
 Floats = NDArray[np.float64]
 #: Values of a parameter: numbers, or positions of categories.
@@ -25,8 +25,8 @@ FIELDS = 100
 _NAMING = frozenset({"index", "name"})
 #: Most values of a parameter that a list of parameters has.
 LISTED = 100
-#: Most names that an error lists, and most values that are compared with a misspelt value.
-NAMED, COMPARED = 20, 1000
+#: Most values that are compared with a misspelt value.
+COMPARED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class Parameter:
         position = known.index(text) if text in known else self._position(text)
         if position is None:
             near = near_names(text, known[:COMPARED])
-            listed = ", ".join(known[:NAMED]) + (", ..." if len(known) > NAMED else "")
             raise Invalid(
-                f"No task has {self.name}={text[:100]!r}. " + suggestion(near, f"There are: {listed}."), nearest=near
+                f"No task has {self.name}={text[:100]!r}. " + suggestion(near, f"There are: {name_list(known)}."),
+                nearest=near,
             )
         chosen: NDArray[np.bool_] = self.of(tasks) == (position if self.kind == "category" else self.values[position])
         return chosen
@@ -178,7 +178,7 @@ def find_parameter(parameters: Mapping[str, Parameter], name: str) -> Parameter:
         near = near_names(name, parameters)
         raise Invalid(
             f"This simulation has no parameter {name[:100]!r}. "
-            + suggestion(near, f"There are: {', '.join(list(parameters)[:NAMED])}."),
+            + suggestion(near, f"There are: {name_list(parameters)}."),
             nearest=near,
         )
     return parameter

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from common.errors import Invalid
-from common.near_names import near_names, suggestion
+from common.near_names import name_list, near_names, suggestion
 from core.domain.results.dependence import (
     VALUES_OF_AXIS,
     axis_of,
@@ -16,7 +16,7 @@ from core.domain.results.dependence import (
 from core.domain.results.distribution import FAILED
 from core.domain.results.rates import declared_rates
 from core.domain.results.result_table import TableRows
-from core.domain.submissions.task_parameters import NAMED, Parameter, find_parameter
+from core.domain.submissions.task_parameters import Parameter, find_parameter
 from core.services.analysis.result_tables import ResultTables, SimulationTable
 from core.store import simulations
 from core.store.database import Database
@@ -111,7 +111,6 @@ def kind_of_metric(metric: str, table: SimulationTable, rows: TableRows) -> str:
         return "number"
     near = near_names(metric, known)
     raise Invalid(
-        f"These results have no metric {metric[:100]!r}. "
-        + suggestion(near, f"There are: {', '.join(known[:NAMED])}."),
+        f"These results have no metric {metric[:100]!r}. " + suggestion(near, f"There are: {name_list(known)}."),
         nearest=near,
     )

@@ -35,7 +35,7 @@ from core.services.comparisons.comparison_documents import comparison_document
 from core.services.datasets.catalogue import pinned, played
 from core.services.datasets.datasets import Datasets
 from core.services.event_streams import EventLog
-from core.services.submissions.resolving import Resolved, Resolver
+from core.services.submissions.resolving import UNKNOWN_MODEL, Resolved, Resolver
 from core.services.unreadable_rows import readable
 from core.services.uploads.models import PROJECT, Models
 from core.store import comparison_listing, idempotency_keys, simulations
@@ -120,6 +120,13 @@ class Comparisons:
         resolved = [each for _, each in self._resolve_all(request)]
         _check_question(request, resolved[0])
         return [each.provenance for each in resolved]
+
+    def check_known_models(self, request: ComparisonRequest) -> None:
+        """Raise Invalid for a request that can never run, whatever models join those that it names, perhaps none."""
+        submissions = [_submission(request, request.dataset, name) for name in request.models]
+        unknown = replace(_submission(request, request.dataset, ""), model=None, model_reference=UNKNOWN_MODEL)
+        for submission in submissions or [unknown]:
+            _check_question(request, self._resolver.resolve(submission))
 
     def _resolve_all(self, request: ComparisonRequest) -> list[tuple[Submission, Resolved]]:
         """Resolve the models of a request, on the same version of the dataset. Raise Invalid for equal ones."""

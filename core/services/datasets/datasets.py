@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from common.downloads import Download
 from common.errors import Corrupt, InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
 from common.ids import new_id
-from common.near_names import near_names, suggestion
+from common.near_names import name_list, near_names, suggestion
 from core.domain.submissions.provenance import DatasetVersion, ResolvedDataset
 from core.domain.submissions.stored_documents import decode_document
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
@@ -352,7 +352,7 @@ class Datasets:
         if name in known and version:
             return UnknownDataset(unknown_version("dataset", name, version, tags))
         near = near_names(name, known)
-        hint = suggestion(near, f"There are: {', '.join(sorted(known)[:20])}.")
+        hint = suggestion(near, f"There are: {name_list(sorted(known))}.")
         return UnknownDataset(f"There is no dataset {name[:100]!r}. {hint}", nearest=near)
 
     # -- changes

@@ -270,6 +270,6 @@ def _reason_of(id: str, failed: Sequence[tuple[str, str | None]]) -> str:
     again = f"`POST /v1/pipelines/{id}/retry` tries again"
     if not failed:
         return f"a step was not run; {again}"
-    name, reason = failed[0]
+    name, reason = failed[0][0], (failed[0][1] or "no reason").removesuffix(".")
     others = f" ({len(failed) - 1} others have failed too)" if len(failed) > 1 else ""
     return f"step {name!r} has failed{others}: {reason}; {again}"

@@ -4,31 +4,23 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-import msgspec
-
-from common.errors import IllegalTransition, Invalid, NotFinished, PlatformError, StoreUnavailable
+from common.errors import IllegalTransition, Invalid, NotFinished
 from common.ids import new_id
-from core.domain.comparisons.comparison_requests import ComparisonRequest
-from core.domain.pipelines.pipeline_requests import PipelineRequest, StepRequest, request_graph
+from core.domain.pipelines.pipeline_requests import PipelineRequest, request_graph
 from core.domain.pipelines.pipeline_states import (
     COMPLETE,
-    LABEL,
     MOST_STEPS,
     PIPELINE_ENDED,
-    STEP_LABEL,
     UNENDED_STEPS,
     PipelineState,
     StepState,
 )
-from core.domain.pipelines.references import references_of
 from core.domain.pipelines.step_graph import following_states, steps_after
-from core.domain.submissions.submission import Submission
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
-from core.services.comparisons.comparisons import Comparisons
 from core.services.event_streams import EventLog
 from core.services.pipelines.pipeline_documents import pipeline_document
-from core.services.submissions.resolving import Resolver
+from core.services.pipelines.step_checks import StepChecks
 from core.services.unreadable_rows import readable
 from core.services.uploads.models import PROJECT
 from core.store import idempotency_keys
@@ -43,14 +35,11 @@ _STOPPED_STATES = frozenset({StepState.FAILED, StepState.NOT_RUN, StepState.CANC
 class Pipelines:
     """Service of the pipelines API."""
 
-    def __init__(
-        self, database: Database, notifier: Notifier, changes: Waiters, resolver: Resolver, comparisons: Comparisons
-    ) -> None:
+    def __init__(self, database: Database, notifier: Notifier, changes: Waiters, checks: StepChecks) -> None:
         self._database = database
         self._notifier = notifier
         self.events = EventLog(database, changes, PIPELINES.find, PIPELINE_ENDED)
-        self._resolver = resolver
-        self._comparisons = comparisons
+        self._checks = checks
 
     def create(
         self, request: PipelineRequest, *, key: str | None = None, request_digest: str = "", submitted_by: str = ""
@@ -66,9 +55,9 @@ class Pipelines:
                 return replayed, True
         if not 1 <= len(request.steps) <= MOST_STEPS:
             raise Invalid(f"A pipeline has 1 to {MOST_STEPS} steps, not {len(request.steps)}.")
-        graph = request_graph(request)
+        graph = request_graph(request, self._checks.leaves_files)
         for step in request.steps:
-            self._check(step)
+            self._checks.check(step)
         id = new_id(datetime.now(UTC))
         first = following_states(graph, [StepState.WAITING] * len(graph))
         steps = [
@@ -101,23 +90,6 @@ class Pipelines:
             return previous, True
         self._notifier.enqueue("pipeline", id)
         return id, False
-
-    def _check(self, step: StepRequest) -> None:
-        """Raise Invalid for a step that can never run, as far as that is known before the steps before it have run."""
-        if not {LABEL, STEP_LABEL}.isdisjoint(step.read.labels):
-            raise Invalid(f"Step {step.name!r}: the labels `{LABEL}` and `{STEP_LABEL}` are set by the platform.")
-        if references_of(step.document):
-            return
-        try:
-            if step.kind == "comparison":
-                self._comparisons.check(msgspec.convert(step.document, ComparisonRequest))
-            else:
-                self._resolver.resolve(msgspec.convert(step.document, Submission))
-        except StoreUnavailable:
-            raise
-        except PlatformError as error:
-            error.detail = f"Step {step.name!r}: {error.detail}"
-            raise
 
     # -- queries
 

@@ -51,19 +51,20 @@ class StepResolution:
 
         Raise a PlatformError if it cannot be submitted, OutputPending if that is not known yet.
         """
+        read = decode_document(step.document, StepDocument)
         document = replace_references(
-            load_document(step.document), lambda reference: self._output(others[reference.step], reference)
+            load_document(step.document),
+            lambda reference: self._output(others[reference.step], reference, gang=read.gang is not None),
         )
-        labels = decode_document(step.document, StepDocument).labels
-        document["labels"] = {**labels, LABEL: step.pipeline_id, STEP_LABEL: step.name}
+        document["labels"] = {**read.labels, LABEL: step.pipeline_id, STEP_LABEL: step.name}
         if step.kind == "comparison":
             request = msgspec.convert(document, ComparisonRequest)
             return ResolvedStep(request, self._digest_of_comparison(request))
         submission = msgspec.convert(document, Submission)
         return ResolvedStep(submission, self._digest_of_submission(submission))
 
-    def _output(self, source: PipelineStepRow, reference: OutputReference) -> str:
-        """Return the reference to the model or the dataset that a reference means."""
+    def _output(self, source: PipelineStepRow, reference: OutputReference, *, gang: bool) -> str:
+        """Return the reference to the model or the dataset that a reference means; ``gang``: for a gang's step."""
         declared = decode_document(source.document, StepDocument).outputs
         name = output_name(declared_outputs(declared), reference)
         made = source.made
@@ -72,7 +73,7 @@ class StepResolution:
                 raise Invalid(f"the simulation of step {source.name!r}, which left the files, was deleted")
             file = output_of_file(reference, source.name)
             try:
-                found = self._outputs.make(source.run_id, {reference.output: file})
+                found = self._outputs.make(source.run_id, {reference.output: file}, gang=gang)
             except UnknownSimulation:
                 raise Invalid(f"the simulation of step {source.name!r}, which left the files, was deleted") from None
             if found is None:
@@ -80,7 +81,8 @@ class StepResolution:
             name, made = reference.output, found
         output = made[name]
         if output.reference is None:
-            raise Invalid(f"step {source.name!r} has no output {name!r}: {output.error}")
+            declare = " `outputs` of that step may declare it, with a `format`." if output.kind == "model" else ""
+            raise Invalid(f"step {source.name!r} has no output {name!r}: {output.error}{declare}")
         return output.reference
 
     def _digest_of_submission(self, submission: Submission) -> str | None:

@@ -45,10 +45,13 @@ class SimulationOutputs:
         self._models = models
         self._datasets = datasets
 
-    def make(self, simulation: str, declared: Mapping[str, DeclaredOutput]) -> dict[str, MadeOutput] | None:
+    def make(
+        self, simulation: str, declared: Mapping[str, DeclaredOutput], *, gang: bool = False
+    ) -> dict[str, MadeOutput] | None:
         """Return what became of the outputs of a simulation whose tasks all have results, by their names.
 
-        None: a dataset is being registered, and the next call may know more. Raise StoreUnavailable.
+        ``gang``: models are for gangs, which run files of no known format. None: a dataset is being registered, and the
+        next call may know more. Raise StoreUnavailable.
         """
         left = self._left(simulation, {output.file for output in declared.values() if output.file is not None})
         made: dict[str, MadeOutput] = {}
@@ -59,7 +62,7 @@ class SimulationOutputs:
                     result = self._make_whole(simulation, output.name or name, output)
                 else:
                     file = choose_file(output, left[output.file])
-                    result = self._make(simulation, name, output, output.file, file)
+                    result = self._make(simulation, name, output, file, gang=gang)
             except StoreUnavailable:
                 raise
             except PlatformError as error:
@@ -81,8 +84,12 @@ class SimulationOutputs:
                             left[artifact.name].append(LeftFile(result.task, artifact.digest))
         return left
 
-    def _make(self, simulation: str, name: str, output: DeclaredOutput, path: str, file: LeftFile) -> MadeOutput | None:
+    def _make(
+        self, simulation: str, name: str, output: DeclaredOutput, file: LeftFile, *, gang: bool
+    ) -> MadeOutput | None:
         """Make the model or the dataset of a file; None: the dataset is being registered. Raise a PlatformError."""
+        path = output.file
+        assert path is not None, "an output of all results is made by `_make_whole`"
         done = MadeOutput(kind=output.kind, file=path, task=file.task, digest=file.digest)
         if output.kind == "model":
             content = self._read.artifact(simulation, file.task, path)
@@ -95,6 +102,7 @@ class SimulationOutputs:
                 digest=file.digest,
                 source={"simulation": simulation, "task": file.task, "file": path},
                 tags=output.tags,
+                gang=gang,
             )
             return msgspec.structs.replace(
                 done, id=model.id, name=model.name, reference=pinned(model.name, model.digest)

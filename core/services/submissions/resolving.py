@@ -42,6 +42,8 @@ from runtimes.harness.evaluator.tasks import TaskPlan
 
 #: The runtime of packaged simulators.
 PACKAGES = "package"
+#: The reference to a model of which nothing is known yet, in a submission that is only checked.
+UNKNOWN_MODEL = "model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,14 @@ class Resolver:
         if model is not None and runtime is not None:
             provenance = self._described(provenance, runtime, model, model.source)
         return Resolved(submission, dataset, runtime, model, provenance, model is None or self._models.is_stored(model))
+
+    def is_of_gangs(self, dataset: str) -> bool:
+        """Return whether a dataset is for programs. Raise UnknownDataset."""
+        return self._datasets.find(dataset).declared.gang
+
+    def require_model(self, name: str) -> None:
+        """Raise UnknownModel for a name that no model has."""
+        self._models.get(name)
 
     def with_model(self, provenance: Provenance, model: Model, source: Mapping[str, object]) -> tuple[Provenance, str]:
         """Return a provenance with the model that its submission named by reference, and the name of its runtime.
