@@ -40,6 +40,16 @@ def test_a_failed_task_counts_as_the_worst_value() -> None:
     assert differences(scale, [NAN, 10.0, NAN], [10.0, NAN, NAN]) == ([-90.0, 90.0, 0.0], 0)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_failed_task_is_no_advantage_over_a_value_that_is_worse_than_the_declared_worst(sign: float) -> None:
+    """The return of a long scenario, and that of a simulator whose rewards have no bound."""
+    endless = SCORE | {"low": None, "high": None, "worst": sign * -800.0, "better": "higher" if sign > 0 else "lower"}
+    first, second = [NAN, sign * -1000.0, NAN, sign * -700.0], [sign * -1000.0, NAN, sign * -700.0, NAN]
+    assert differences(MetricScale.of(declared(endless)), first, second) == ([-1.0, 1.0, -1.0, 1.0], 0)
+    clipped = MetricScale.of(declared(endless), bound=500.0)
+    assert differences(clipped, first, second) == ([-500.0, 500.0, -100.0, 100.0], 0)
+
+
 @pytest.mark.parametrize("better", ["higher", "lower"])
 def test_without_a_declared_worst_value_it_is_the_worse_of_the_bounds(better: str) -> None:
     scale = MetricScale.of(declared(SCORE | {"worst": None, "better": better}))

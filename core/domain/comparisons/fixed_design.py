@@ -59,11 +59,31 @@ class Saving:
         return members | {"share": self.share, "sentence": self.sentence}
 
 
-def saving(*, played: int, pairs: int, interval: tuple[float, float], std: float, error_rate: float = 0.05) -> Saving:
-    """Return the saving of a comparison that ended after ``played`` of ``pairs`` pairs with this interval."""
+def saving(
+    *,
+    played: int,
+    pairs: int,
+    interval: tuple[float, float],
+    mean: float,
+    std: float,
+    signs: bool = False,
+    error_rate: float = 0.05,
+) -> Saving:
+    """Return the saving of a comparison that ended after ``played`` of ``pairs`` pairs with this interval.
+
+    ``mean`` and ``std``: of the differences. ``signs``: they are 1, 0 and -1, whose deviation follows from the mean
+    that is assumed, and from the share that is not 0. Of other differences none is known if all were equal.
+    """
     low, high = interval
     needed = None
-    if low > 0 or high < 0:
+    if (low > 0 or high < 0) and (signs or std > 0):
         near, far = sorted((abs(low), abs(high)))
-        needed = pairs_needed(far, std, error_rate=error_rate), pairs_needed(near, std, error_rate=error_rate)
+        share = std * std + mean * mean if signs else 0.0
+
+        def needed_for(difference: float) -> int:
+            deviation = math.sqrt(max(share, difference) - difference * difference) if signs else std
+            least = math.ceil(1 - math.log2(error_rate)) if signs else 2  # of the sign test: with each pair a win
+            return max(least, pairs_needed(difference, deviation, error_rate=error_rate))
+
+        needed = needed_for(far), needed_for(near)
     return Saving(played=played, pairs=pairs, needed=needed)

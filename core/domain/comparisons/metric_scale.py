@@ -110,7 +110,8 @@ class MetricScale:
         """Return the differences of pairs, positive where the first model is better, and how many were clipped.
 
         NaN is a task that is not ``ok``, or one without a number: the worst value, so that failing never is an
-        advantage; two of them are equal. Shapes: (n,) each.
+        advantage; two of them are equal. Beside a value that is worse than that one, it is worse by as much as the
+        bound allows. Shapes: (n,) each.
         """
         failed = np.isnan(first), np.isnan(second)
         values, cut = [], np.zeros(len(first), np.bool_)
@@ -121,9 +122,10 @@ class MetricScale:
             values.append(bounded if self.higher_is_better else -bounded)
         with np.errstate(invalid="ignore", over="ignore"):
             difference = np.where(values[0] == values[1], 0.0, values[0] - values[1])
-        if self.worst is None:
-            difference = np.where(failed[0], np.where(failed[1], 0.0, -math.inf), difference)
-            difference = np.where(failed[1] & ~failed[0], math.inf, difference)
+        difference = np.where(failed[0] & failed[1], 0.0, difference)
+        for lost, loss in ((failed[0] & ~failed[1], -math.inf), (failed[1] & ~failed[0], math.inf)):
+            advantage = np.sign(difference) == -np.sign(loss)  # the other is worse than the declared worst value
+            difference = np.where(lost & (advantage | (self.worst is None)), loss, difference)
         if self.kind is ScaleKind.SIGN:
             return np.sign(difference), 0
         if self.kind is ScaleKind.CLIPPED:

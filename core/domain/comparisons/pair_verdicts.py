@@ -206,13 +206,16 @@ def differing_pairs(
 def _unbounded_differences(first: Floats, second: Floats, scale: MetricScale) -> Floats:
     """Return the differences in the metric's unit, positive where the first model is better; beyond the bound, too.
 
-    Without a declared worst value, a task that is not ``ok`` is infinitely worse than each that is.
+    Without a declared worst value, or beside a worse one, a task that is not ``ok`` is infinitely worse.
     """
     sign = 1.0 if scale.higher_is_better else -1.0
-    worst = -math.inf * sign if scale.worst is None else scale.worst
-    values = [np.where(np.isnan(side), worst, side) for side in (first, second)]
+    values = []
+    for side, other in ((first, second), (second, first)):
+        worst = np.full(len(side), -math.inf if scale.worst is None else sign * scale.worst)
+        worst = np.where(sign * other < worst, -math.inf, worst)
+        values.append(sign * np.where(np.isnan(side), worst * sign, side))
     with np.errstate(invalid="ignore", over="ignore"):
-        difference: Floats = np.where(values[0] == values[1], 0.0, sign * (values[0] - values[1]))
+        difference: Floats = np.where(values[0] == values[1], 0.0, values[0] - values[1])
     return difference
 
 

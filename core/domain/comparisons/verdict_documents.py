@@ -90,7 +90,7 @@ def verdict_document(test: PairedTest, scale: MetricScale, context: VerdictConte
         "smallest_margin": shows.margin,
         "pairs_for_margin": shows.scenarios,
         "scale": {"kind": scale.kind.value, "bound": scale.bound, "unit": scale.difference_unit},
-        "saving": _saving(test, over=context.over),
+        "saving": _saving(test, scale, over=context.over),
     }
 
 
@@ -211,7 +211,7 @@ def _estimate(test: PairedTest, scale: MetricScale, *, towards: Decision | None 
     return interval_words(sign * test.mean, (low, high), scale, test.plan.error_rate)
 
 
-def _saving(test: PairedTest, *, over: bool) -> dict[str, object] | None:
+def _saving(test: PairedTest, scale: MetricScale, *, over: bool) -> dict[str, object] | None:
     """Return what was not played, once nothing more is, beside a test of a fixed number of pairs; None before."""
     if not over or test.count < 2:
         return None
@@ -219,7 +219,9 @@ def _saving(test: PairedTest, *, over: bool) -> dict[str, object] | None:
         played=test.count,
         pairs=test.plan.scenarios,
         interval=test.interval,
+        mean=test.mean,
         std=test.std,
+        signs=scale.kind is ScaleKind.SIGN,
         error_rate=test.plan.error_rate,
     )
     return saved.document()
