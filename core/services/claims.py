@@ -24,6 +24,11 @@ logger = logging.getLogger(__name__)
 TERM = 9.0
 #: Takes or renews a claim for so many seconds from a time on.
 Take = Callable[[Connection, HeldClaim, float, float], bool]
+#: Errors of Python itself, and of files that were taken to be there: of code, not of what it works on.
+DEFECTS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError),
+    *(FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError),
+)
 _AT_ONCE = RetryPolicy(first=0.0, longest=0.0)
 
 

@@ -377,6 +377,8 @@ def _write_manifest(folder: Path, path: Path) -> tuple[int, int]:
         for above, _, names in sorted(os.walk(folder)):
             for name in sorted(names):
                 member = Path(above, name)
+                if member.is_symlink():  # it has no bytes of its own, and packages leave some that lead nowhere
+                    continue
                 with open(member, "rb") as content:
                     digest = "sha256:" + hashlib.file_digest(content, "sha256").hexdigest()
                 entry = ManifestEntry(str(member.relative_to(folder)), member.stat().st_size, digest, DERIVED)

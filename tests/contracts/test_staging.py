@@ -465,6 +465,24 @@ def test_a_damaged_model_is_fetched_again(local: FilesystemStore, tmp_path: Path
     assert cache.object("models/m", digest(b"m" * 1000)).read_bytes() == b"m" * 1000
 
 
+def test_links_of_a_derived_folder_are_kept_and_are_no_damage(local: FilesystemStore, tmp_path: Path) -> None:
+    """Debian's packages have links to what a maintainer script would have made, and to files of other packages."""
+
+    def unpack(folder: Path, _: object) -> None:
+        (folder / "etc").mkdir()
+        (folder / "etc/real").write_bytes(b"1")
+        for name, target in {"nowhere": "made/by/postinst", "real.link": "real", "up": ".."}.items():
+            (folder / "etc" / name).symlink_to(target)
+
+    cache, name = NodeCache(tmp_path / "node", local), digest(b"a lock")
+    folder = cache.derived(name, unpack, size=0, holder="a")
+    assert sorted(os.listdir(folder / "etc")) == ["nowhere", "real", "real.link", "up"]
+    assert cache.verify(name) == [] and cache.ready(name) == folder
+    (folder / "etc/real").chmod(0o644)
+    (folder / "etc/real").write_bytes(b"2")
+    assert cache.verify(name) == ["etc/real"] and cache.ready(name) is None
+
+
 def test_entries_unread_for_long_are_verified_again_one_at_a_time(local: FilesystemStore, tmp_path: Path) -> None:
     cache = NodeCache(tmp_path / "cache", local)
     local.put("models/m", [b"m" * 1000])

@@ -61,6 +61,7 @@ def test_every_row_of_a_table_is_reached(job: ClaimedJob) -> None:
         ("stage", UnknownSimulation(), FAIL),
         ("stage", OriginChanged(), FAIL),
         ("stage", FULL, WAIT),
+        ("stage", RecursionError("a defect"), RETRY),
         ("prefetch", OriginRefused(), FAIL),
         ("prefetch", OriginFailed(), WAIT),
         ("prefetch", Invalid(), FAIL),
@@ -88,7 +89,7 @@ def test_what_follows_an_error(job: str, error: Exception, action: Action) -> No
     assert JOBS[job].failure_of(error, home="/home").action is action
 
 
-@pytest.mark.parametrize("job", ["stage", "prefetch", "register", "import", "log", "delete"])
+@pytest.mark.parametrize("job", ["prefetch", "register", "import", "log", "delete"])
 def test_a_defect_is_raised_for_the_queue_of_jobs(job: str) -> None:
     error = KeyError("a defect")
     with pytest.raises(KeyError) as raised:

@@ -28,7 +28,7 @@ from core.domain.scheduling.states import State
 from core.domain.submissions.packed_files import PackedFiles, packed_files_of
 from core.domain.submissions.provenance import Provenance, ResolvedDataset, provenance_of
 from core.notifications.notifier import Notifier
-from core.services.claims import Action, ClaimedJob, DiskFull, FailedAttempt, OnError
+from core.services.claims import DEFECTS, Action, ClaimedJob, DiskFull, FailedAttempt, OnError
 from core.services.datasets import environment_files
 from core.services.datasets.bundles import Bundles
 from core.services.datasets.catalogue import built_in
@@ -73,6 +73,7 @@ STAGE = ClaimedJob(
         OnError((NotFound,), Action.RETRY),  # a bucket may be restored
         OnError((PlatformError,), Action.FAIL),
         OnError((DiskFull,), Action.WAIT, "the disk of {home} (HOME) is full"),
+        OnError(DEFECTS, Action.RETRY, "a defect of the platform, whose log has the details; report it ({error})"),
     ),
     retry=RetryPolicy(first=1.0, longest=30.0),
 )
@@ -241,6 +242,8 @@ class Staging:
             if apart:
                 self._pack(id, provenance.dataset, folder, model, environment)
         except Exception as error:
+            if isinstance(error, DEFECTS):
+                logger.exception("staging of simulation %s has failed", id)
             if isinstance(error, NodeFull):
                 self._cache.release(id)  # simulations that wait for room must not keep it from each other
             exhausted, home = row.attempt >= ATTEMPTS, self._environments.parent

@@ -41,4 +41,4 @@ class MeasuredTar:
 
 def _files(folder: Path) -> Iterator[Path]:
     for above, _, names in os.walk(folder):
-        yield from (Path(above, name) for name in names)
+        yield from (path for path in (Path(above, name) for name in names) if path.is_file())  # no links to nothing
