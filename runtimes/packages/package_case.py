@@ -5,14 +5,15 @@ the input files in it as text.
 """
 
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Collection, Mapping
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from common.errors import BadRequirements
+from runtimes.harness.gang.task_folder import PARAMETER
 from runtimes.packages.package_closure import REQUEST
 
 #: The description's name in an archive, and the most bytes of it.
@@ -67,6 +68,26 @@ def parse_case(text: str | bytes, where: str = MANIFEST) -> PackageCase:
     for path in (*case.files, *case.templates):
         if path.startswith("/") or {"", ".", ".."} & {*path.split("/")} or not path.isprintable():
             raise BadRequirements(f"{where}: {path!r:.100} is not the path of a file in the case.")
+    folders = {str(folder) for path in case.files for folder in PurePosixPath(path).parents}
+    if both := sorted(folders & {*case.files}):
+        raise BadRequirements(f"{where}: `files` has {both[0]!r:.100} and files in a folder of that name.")
+    for word in (*case.command, *case.environ.values()):
+        if "\0" in word:
+            raise BadRequirements(f"{where}: `command` or `environ` has a NUL, which no program can be given.")
+        if (parameter := PARAMETER.search(word)) is not None:
+            raise BadRequirements(
+                f"{where}: parameters are written into `templates`, not into the command or `environ`: move"
+                f" {parameter[0]:.100} into a file, such as a script that the command runs, and name that in"
+                " `templates`."
+            )
+    return case
+
+
+def require_templates(case: PackageCase, paths: Collection[str] = ()) -> PackageCase:
+    """Return a case. Raise BadRequirements for a template that is not among its files, with ``paths`` beside it."""
+    for template in case.templates:
+        if template not in case.files and template not in paths:
+            raise BadRequirements(f"`templates` has {template!r:.100}, and the case has no such file.")
     return case
 
 

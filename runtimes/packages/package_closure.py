@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from common.errors import BadRequirements
-from common.near_names import near_names, suggestion
+from common.near_names import name_list, near_names, suggestion
 from runtimes.packages.debian_versions import satisfies, version_key
 from runtimes.packages.package_lock import MOST_PACKAGES
 
@@ -106,6 +106,8 @@ class PackageSet:
         name, version = match.groups()
         versions = self._versions.get(name, [])
         if not versions:
+            if providers := sorted({package.name for package in self._providers.get(name, ())}):
+                raise BadRequirements(f"Several packages may be {name}: name one of them, {name_list(providers)}.")
             near = near_names(name, self._versions)
             raise BadRequirements(f"There is no package {name}. {suggestion(near, 'Its index has no similar name.')}")
         for package in versions:

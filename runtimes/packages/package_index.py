@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -53,8 +54,31 @@ def download(mirrors: Sequence[str], path: str, *, largest: int) -> Iterator[byt
     raise problem
 
 
-def read_index(mirrors: Sequence[str], keyring: Path, *, suite: str, component: str, architecture: str) -> PackageSet:
-    """Return the packages of a suite. Raise BadSignature, IndexUnavailable or CannotPrepare."""
+@dataclass(frozen=True, slots=True)
+class SignedIndex:
+    """The Packages file of a suite that its signed release names, before it is read."""
+
+    mirrors: Sequence[str]
+    suite: str
+    name: str
+    path: str
+    sha256: str
+    size: int
+
+    def read(self) -> PackageSet:
+        """Return its packages. Raise BadSignature, IndexUnavailable or CannotPrepare."""
+        packed = b"".join(download(self.mirrors, self.path, largest=min(self.size, LARGEST_PACKED_INDEX)))
+        if hashlib.sha256(packed).hexdigest() != self.sha256:
+            raise BadSignature(f"{self.name} of the suite {self.suite} is not the file that its signed index names")
+        inflater = lzma.LZMADecompressor()
+        text = inflater.decompress(packed, LARGEST_INDEX)
+        if not inflater.eof:
+            raise CannotPrepare(f"{self.name} of the suite {self.suite} has more than {LARGEST_INDEX:,} bytes")
+        return PackageSet(_packages(text.decode()))
+
+
+def find_index(mirrors: Sequence[str], keyring: Path, *, suite: str, component: str, architecture: str) -> SignedIndex:
+    """Return the index of a suite. Raise BadSignature, IndexUnavailable or CannotPrepare."""
     release = b"".join(download(mirrors, f"dists/{suite}/InRelease", largest=LARGEST_RELEASE))
     hashes = _hashes(signed_text(release, keyring), suite)
     name = f"{component}/binary-{architecture}/Packages.xz"
@@ -63,14 +87,7 @@ def read_index(mirrors: Sequence[str], keyring: Path, *, suite: str, component: 
     sha256, size = hashes[name]
     # By its hash: the file of that name may be of a later release than InRelease.
     path = f"dists/{suite}/{component}/binary-{architecture}/by-hash/SHA256/{sha256}"
-    packed = b"".join(download(mirrors, path, largest=min(size, LARGEST_PACKED_INDEX)))
-    if hashlib.sha256(packed).hexdigest() != sha256:
-        raise BadSignature(f"{name} of the suite {suite} is not the file that its signed index names")
-    inflater = lzma.LZMADecompressor()
-    text = inflater.decompress(packed, LARGEST_INDEX)
-    if not inflater.eof:
-        raise CannotPrepare(f"{name} of the suite {suite} has more than {LARGEST_INDEX:,} bytes")
-    return PackageSet(_packages(text.decode()))
+    return SignedIndex(mirrors, suite, name, path, sha256, size)
 
 
 def signed_text(release: bytes, keyring: Path) -> str:

@@ -4,9 +4,11 @@ Each package's file is kept in the object store by its digest, from which enviro
 the versions that a newer one replaces.
 """
 
+import contextlib
 import fnmatch
 import functools
 import hashlib
+import json
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +22,7 @@ from runtimes.catalogue import RANK_TIMES
 from runtimes.compiled_code import CannotCompile, CompiledCode
 from runtimes.environments import Progress
 from runtimes.packages.deb_archive import DebArchive
-from runtimes.packages.package_index import BadSignature, download, read_index
+from runtimes.packages.package_index import BadSignature, download, find_index
 from runtimes.packages.package_lock import VERSION, LockedPackage, PackageLock, read_lock
 from runtimes.packages.package_options import PackageOptions
 from runtimes.packages.package_tree import PackageTree
@@ -63,15 +65,22 @@ class PackageInstaller:
         return self.resolve_from_index(requests, scratch, progress)
 
     def resolve_from_index(self, requests: Sequence[str], scratch: Path, progress: Progress) -> str:
-        """Return a lock of what the index has now, whatever the platform ships; raise as `resolve`."""
+        """Return a lock of what the index has now, whatever the platform ships; raise as `resolve`.
+
+        A lock is kept in the object store, for equal requests while the index is the same.
+        """
         architecture, options = _architecture(), self.options
         progress(f"resolving {len(requests)} packages of {options.suite}", None)
-        index = read_index(
+        index = find_index(
             options.mirrors, options.keyring, suite=options.suite, component="main", architecture=architecture
         )
+        found = [VERSION, index.sha256, architecture, sorted(requests)]
+        key = f"packages/locks/{hashlib.sha256(json.dumps(found).encode()).hexdigest()}.json"
+        with contextlib.suppress(NotFound):
+            return read_lock(b"".join(self._store.get(key)).decode()).text()
         packages = [
             LockedPackage(name=each.name, version=each.version, path=each.path, sha256=each.sha256, size=each.size)
-            for each in index.closure(requests)
+            for each in index.read().closure(requests)
         ]
         links: dict[str, tuple[int, str]] = {}
         for number, package in enumerate(packages):
@@ -89,6 +98,7 @@ class PackageInstaller:
             packages=packages,
             links=[(link, target) for link, (_, target) in sorted(links.items())],
         )
+        self._store.put(key, iter([lock.text().encode()]))
         return lock.text()
 
     def _check_allowed(self, requests: Sequence[str]) -> None:

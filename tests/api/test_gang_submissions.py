@@ -106,6 +106,10 @@ def test_the_program_of_a_gang_may_be_a_file_of_no_format_of_models(client: Flas
             {"gang": {"size": 2, "slices": 2, "communication": "mpi", "command": ["x"]}},
             "`gang.slices` are for `none` and `tpu`; with `mpi`, use a larger `size`.",
         ),
+        (
+            {"gang": {"size": 2, "slots": 2, "communication": "jax", "command": ["x"]}},
+            "`gang.slots` are for `none` and `mpi` and `torch` and `packaged`; with `jax`, use a larger `size`.",
+        ),
         ({"placement": {"executor": "laptop"}}, "No executor here starts such a gang"),
         ({"params": {"mesh": [1, 2]}}, "takes a number, a truth value or a text"),
     ],

@@ -398,6 +398,15 @@ def test_shipped_locks_have_their_packages_and_are_resolved_without_a_mirror(tmp
         ('{"packages": ["ab"], "command": ["x"], "metrics": {"m": "a{99999999999999999999}"}}', "of m is not valid"),
         ('{"packages": ["ab"], "command": ["x"], "templates": ["../x"]}', "is not the path of a file"),
         ('{"packages": ["ab"], "command": ["x"], "ranks": 0}', "ranks"),
+        ('{"packages": ["ab"], "command": ["x"], "files": {"a": "", "a/b": ""}}', "`files` has 'a' and files in a fo"),
+        ('{"packages": ["ab"], "command": ["sh", "-c", "x {{ v }}"]}', "move {{ v }} into a file"),
+        ('{"packages": ["ab"], "command": ["x\\u0000"]}', "has a NUL"),
+        ('{"packages": ["ab"], "command": ["x"], "environ": {"V": "\\u0000"}}', "has a NUL"),
+        (
+            '{"packages": ["ab"], "command": ["x"], "metrics": {"m": "' + "(" * 499 + ")" * 499 + '"}}',
+            "of m is not valid",
+        ),
+        ('{"packages": ["ab"], "command": ["x"], "environ": {"V": "{{v}}"}}', "not into the command or `environ`"),
     ],
 )
 def test_a_description_that_cannot_be_read_is_refused_with_the_member(text: str, reason: str) -> None:

@@ -54,6 +54,11 @@ def test_a_rank_that_something_else_ended_is_lost(number):
         fault([rank_end(0), rank_end(1, -number)], 2, 137)
 
 
+def test_a_rank_that_said_nothing_is_told_with_what_the_first_said():
+    ends = [rank_end(0, -9, by_launcher=True, lines=("ERROR: Expected a number",)), rank_end(1, 1)]
+    assert fault(ends, 2, 1) == "rank 1 exited with status 1; the last lines of rank 0: ERROR: Expected a number"
+
+
 def test_ranks_that_their_launcher_ended_are_the_programs_doing_unless_it_was_killed():
     stopped = [rank_end(0, -9, by_launcher=True), rank_end(1, -9, by_launcher=True, lines=("ValueError: coarse",))]
     assert fault(stopped, 2, 3) == (
@@ -163,7 +168,7 @@ def test_each_rank_is_in_the_timing_in_order():
 
 def test_a_gangs_end_crosses_processes_as_json():
     end = gang_end(rank_end(0, -11, lines=("a", "b"), result="{}"), rank_end(1), result="{}")
-    assert GangEnd.of(end.text()).ranks == [replace(rank, lines=list(rank.lines)) for rank in end.ranks]
+    assert GangEnd.of(end.text()).ranks == [replace(rank, lines=list(rank.lines), given_up=[]) for rank in end.ranks]
 
 
 WRONG = [None, 3, "text", [], {}, {"rank": 0}]

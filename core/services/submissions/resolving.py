@@ -6,14 +6,23 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from common.errors import FormatMismatch, Invalid, NotPlayable, TooManyTasks, TrustedNotAllowed, UnknownFormat
+from common.errors import (
+    FormatMismatch,
+    Invalid,
+    NotFound,
+    NotPlayable,
+    TooManyTasks,
+    TrustedNotAllowed,
+    UnknownFormat,
+    UnknownModel,
+)
 from common.version import VERSION
-from core.domain.scheduling.communications import mpi, refusal_of_slices
+from core.domain.scheduling.communications import mpi, refusal_of_shape
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import PACKAGED, Gang, Placement, replicas
 from core.domain.scheduling.permissions import require_allowed
@@ -120,6 +129,17 @@ class Resolver:
         """Raise UnknownModel for a name that no model has."""
         self._models.get(name)
 
+    def is_there(self, kind: Literal["model", "dataset"], reference: str) -> bool:
+        """Return whether the platform has a model or a dataset of this reference."""
+        try:
+            if kind == "model":
+                self.require_model(reference)
+            else:
+                self._datasets.digest(reference)
+        except (NotFound, UnknownModel):
+            return False
+        return True
+
     def with_model(self, provenance: Provenance, model: Model, source: Mapping[str, object]) -> tuple[Provenance, str]:
         """Return a provenance with the model that its submission named by reference, and the name of its runtime.
 
@@ -202,7 +222,7 @@ class Resolver:
             raise Invalid("`gang.communication` is `packaged` for a packaged case alone (docs/packages.md).")
         if not gang.command:
             raise Invalid("`gang.command` is missing: the program that each replica runs, in the folder of the model.")
-        if (refusal := refusal_of_slices(gang)) is not None:
+        if (refusal := refusal_of_shape(gang)) is not None:
             raise Invalid(refusal)
         candidates = self.candidates(submission.placement, submission.gang)
         if not candidates:

@@ -1,7 +1,8 @@
 """Declared dependencies of a model's file: found in it by name, read as text; nothing of the model runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from common.errors import BadRequirements
 from common.top_folder import is_clutter, top_folder
@@ -12,7 +13,7 @@ from runtimes import formats
 from runtimes.dependencies import declaration, lock_files
 from runtimes.dependencies.declaration import MODULE, PROJECT, PYLOCK, REQUIREMENTS, UV_LOCK, Declaration
 from runtimes.packages import package_case
-from runtimes.packages.package_case import MANIFEST, PackageCase, parse_case, read_case
+from runtimes.packages.package_case import MANIFEST, PackageCase, parse_case, read_case, require_templates
 
 #: The most bytes of each file that is read.
 _LARGEST = {
@@ -46,7 +47,7 @@ def declared(model: Path, format: str, *, largest: int) -> Declaration | None:
         with open(model, "rb") as file:
             data = file.read(_LARGEST[MODULE])
         return declaration.of_script(data.decode(errors="replace"), MODULE)
-    texts = _texts(model, largest)
+    texts = _read(model, largest).texts
     readers: list[Callable[[], Declaration | None]] = []
     if PYLOCK in texts:
         readers.append(lambda: lock_files.of_pylock(texts[PYLOCK]))
@@ -64,20 +65,30 @@ def declared(model: Path, format: str, *, largest: int) -> Declaration | None:
 def case_of(model: Path, *, largest: int) -> PackageCase:
     """Return the case of a packaged simulator that a model's file is. Raise BadRequirements."""
     if detect_format(source_of(model)) is None:
-        return read_case(model)
-    text = _texts(model, largest).get(MANIFEST)
+        return require_templates(read_case(model))
+    read = _read(model, largest)
+    text = read.texts.get(MANIFEST)
     if text is None:
         raise BadRequirements(f"The archive has no {MANIFEST} at its top. docs/packages.md says what is in it.")
-    return parse_case(text)
+    return require_templates(parse_case(text), read.paths)
 
 
-def _texts(archive: Path, largest: int) -> dict[str, str]:
-    """Return the texts of the files at the top of an archive, or of its one folder, that may declare something."""
+class _Read(NamedTuple):
+    """The texts of an archive's files that may declare something, and the paths of all."""
+
+    texts: Mapping[str, str]
+    paths: Collection[str]
+
+
+def _read(archive: Path, largest: int) -> _Read:
+    """Read an archive's files at its top, or at that of its one folder."""
+    paths = []
     read: dict[str, bytearray] = {}
     firsts: dict[str, str] = {}  # the first file of each folder at the top
     for member in files_of(source_of(archive), largest=largest, limit=SETTING):
         if is_clutter(member.path):
             continue
+        paths.append(member.path)
         top, slash, below = member.path.partition("/")
         firsts.setdefault(top, member.path)
         name = below if slash and len(firsts) == 1 else member.path
@@ -89,7 +100,8 @@ def _texts(archive: Path, largest: int) -> dict[str, str]:
             if len(data) > _LARGEST[name]:
                 break
     folder = top_folder(firsts.values())
-    return {name: _text(name, read[folder + name]) for name in _LARGEST if folder + name in read}
+    texts = {name: _text(name, read[folder + name]) for name in _LARGEST if folder + name in read}
+    return _Read(texts, {path.removeprefix(folder) for path in paths})
 
 
 def _text(name: str, data: bytearray) -> str:

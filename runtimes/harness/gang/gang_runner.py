@@ -8,7 +8,7 @@ import contextlib
 import json
 import math
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from ..simulators.base import Metric
 from .gang_log import GangLog
 from .gang_transport import RESULT, ReplicaLost
 from .look_answering import LookAnswering, ShownTask
+from .rank_ends import with_lines
 from .task_storage import TaskStorage
 
 #: Seconds between two reports of results.
@@ -36,6 +37,11 @@ NO_RESULT = (
 )
 RESULT_TOO_LONG = f"the result has more than {RESULT:,} characters: leave what is long as a file in WINDTUNNEL_OUTPUT"
 UNPRINTED_METRICS = "the program ended well, but no line that it printed has one of its metrics: "
+UNFIT_METRICS = "the program ended well, but a metric that it printed is none"
+SEARCH_TOO_LONG = (
+    "took longer than a second for one line that the program printed: write it without repetitions in repetitions, and"
+    " from the beginning of the line (^)"
+)
 _metrics = msgspec.json.Decoder(dict[str, Metric])
 
 
@@ -216,20 +222,21 @@ class GangRunner:
         self._ended(DONE if isinstance(error, LaunchOver) else UNREACHABLE, f"{error}")
 
 
-def result_of(text: str | None, seconds: float, read: Collection[str] = ()) -> Played:
+def result_of(text: str | None, seconds: float, read: Collection[str] = (), lines: Sequence[str] = ()) -> Played:
     """Return the outcome of a program that ended well, from the text of its result.
 
-    ``read``: the names of the metrics that are read from its lines.
+    ``read``: the names of the metrics that are read from its lines, of which ``lines`` are the last.
     """
+    unfit = UNFIT_METRICS if read else NO_RESULT
     try:
         if text is not None and len(text) <= RESULT:
             return Played("ok", _metrics.decode(text), seconds=seconds)
-        missing = f"{UNPRINTED_METRICS}{', '.join(read)}" if read else NO_RESULT
+        missing = with_lines(f"{UNPRINTED_METRICS}{', '.join(read)}", lines) if read else NO_RESULT
         error = missing if text is None else RESULT_TOO_LONG
     except (msgspec.MsgspecError, RecursionError) as failure:
-        error = f"{NO_RESULT}: {wrong_metric(text or '') or failure}"
+        error = f"{unfit}: {wrong_metric(text or '') or failure}"
     except UnicodeEncodeError:
-        error = f"{NO_RESULT}: it is not UTF-8"
+        error = f"{unfit}: it is not UTF-8"
     return Played("invalid", {}, error=unworldly(error), seconds=seconds)
 
 

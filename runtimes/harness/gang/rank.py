@@ -7,6 +7,7 @@ JSON that it printed.
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import re
@@ -27,6 +28,8 @@ NUMBERS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "WINDTUNNEL_RANK")
 LINES, LONGEST_LINES = 12, 64 << 10
 #: Bytes read from a pipe at once.
 PIECE = 64 << 10
+#: Seconds after which a line is passed on that no line feed has ended.
+LINE_PATIENCE = 0.5
 PR_SET_PDEATHSIG = 1
 #: The variables that name the library that measures how a rank communicates (compiled/mpi_times.c), and its file.
 TIMES, MEASURES = "WINDTUNNEL_GANG_TIMES", "WINDTUNNEL_MPI_TIMES"
@@ -48,60 +51,115 @@ CHECKPOINT = "WINDTUNNEL_CHECKPOINT"
 _PROGRESS_LINE = re.compile(r'\{"progress": ?([01](?:\.\d{0,20})?|\.\d{1,20})\}')
 
 
+#: Seconds of computing after which an expression that still looks for a match in a line is given up.
+SEARCH_SECONDS = 1.0
+
+
+class _SearchTooLong(Exception):
+    """An expression looks for a match in a line for too long, as one with nested repetitions may."""
+
+
 class LogRules:
     """Rules for the lines of a rank: metrics, each by an expression, and its progress, by one or as JSON.
 
-    Of each metric the last match counts: its first group, a number where it is one. Progress is the first group of its
-    expression, of 1 or, with a second group, of that. ``folder``: in which progress is noted.
+    Of each metric the last match counts: its first group that took part, a number where it is one. Progress is the
+    first such group of its expression, of 1 or, with a second one, of that. ``folder``: in which progress is noted.
+    An expression that looks for a match for too long is not used any more; ``given_up``: the metrics of those.
+    ``found``: the metrics in the lines of standard output, which count, and in those of standard error.
     """
 
     def __init__(self, folder: str, progress: str | None = None, metrics: Mapping[str, str] | None = None) -> None:
         self._metrics = {name: re.compile(text) for name, text in (metrics or {}).items()}
         self._progress = None if progress is None else re.compile(progress)
         self._folder, self._noted_at = folder, 0.0
-        self.found: dict[str, float | str] = {}
+        self._searching = False
+        self._names = tuple(self._metrics)
+        self.found: tuple[dict[str, float | str], ...] = ({}, {})
+        self.given_up: list[str] = []
+        signal.signal(signal.SIGVTALRM, self._interrupt)
 
-    def read(self, line: str) -> None:
-        """Read a line."""
-        for name, expression in self._metrics.items():
-            if match := expression.search(line):
-                self.found[name] = number_of(match[1] if match.re.groups else match[0])
-        fraction = None
-        if self._progress is not None and (match := self._progress.search(line)):
-            done, *total = [number_of(group) for group in match.groups() or (match[0],)]
-            whole = total[0] if total else 1.0
-            if isinstance(done, float) and isinstance(whole, float) and whole > 0:
-                fraction = done / whole
-        elif match := _PROGRESS_LINE.fullmatch(line):
-            fraction = float(match[1])
+    def read(self, line: str, output: int = 0) -> None:
+        """Read a line of standard output, or with ``output`` 1 of standard error."""
+        self._limit_search()
+        try:
+            for name, expression in [*self._metrics.items()]:
+                try:
+                    groups = self._search(expression, line)
+                except _SearchTooLong:
+                    del self._metrics[name]
+                    self.given_up.append(name)
+                    self._limit_search()
+                else:
+                    if groups:
+                        self.found[output][name] = number_of(groups[0])
+            fraction = self._fraction_of(line)
+        finally:
+            if self._names or self._progress is not None:
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         if fraction is not None and 0.0 <= fraction <= 1.0 and time.monotonic() >= self._noted_at + PROGRESS_INTERVAL:
             self._noted_at = time.monotonic()
             with open(f"{self._folder}/{PROGRESS}.new", "w") as note:
                 note.write(f"{fraction:.6f}")
             os.rename(f"{self._folder}/{PROGRESS}.new", f"{self._folder}/{PROGRESS}")
 
+    def _fraction_of(self, line: str) -> float | None:
+        """Return how much is done, if a line tells it."""
+        groups: list[str] = []
+        if self._progress is not None:
+            try:
+                groups = self._search(self._progress, line)
+            except _SearchTooLong:
+                self._progress = None
+        if groups:
+            done, whole = [*map(number_of, groups), 1.0][:2]
+            return done / whole if isinstance(done, float) and isinstance(whole, float) and whole > 0 else None
+        match = _PROGRESS_LINE.fullmatch(line)
+        return None if match is None else float(match[1])
+
+    def _search(self, expression: re.Pattern[str], line: str) -> list[str]:
+        """Return the groups that took part in a match, or the whole of one without groups; nothing without a match.
+
+        Raise _SearchTooLong.
+        """
+        self._searching = True
+        match = expression.search(line)
+        self._searching = False
+        if match is None:
+            return []
+        return [group for group in match.groups() if group is not None] if expression.groups else [match[0]]
+
+    def _limit_search(self) -> None:
+        if self._metrics or self._progress is not None:
+            signal.setitimer(signal.ITIMER_VIRTUAL, SEARCH_SECONDS)
+
+    def _interrupt(self, *_: object) -> None:
+        if self._searching:
+            self._searching = False
+            raise _SearchTooLong
+
     @property
     def result(self) -> str | None:
         """The metrics as JSON, null for one that no line has; None if none was found."""
-        return json.dumps({name: self.found.get(name) for name in self._metrics}) if self.found else None
+        found = {**self.found[1], **self.found[0]}
+        return json.dumps({name: found.get(name) for name in self._names}) if found else None
 
 
 def number_of(text: str) -> float | str:
     """Return the number that a text is, also with the exponent of Fortran, or the text."""
-    try:
-        return float(text.replace("D", "E").replace("d", "e"))
-    except ValueError:
-        return text.strip()
+    with contextlib.suppress(ValueError):
+        if "_" not in text:  # Python's digits may have some, and no simulator's
+            return float(text.replace("D", "E").replace("d", "e"))
+    return text.strip()
 
 
 class LastLines:
     """The last lines of what a rank prints, and the last that looks like a JSON object.
 
-    ``rules``: what else is read from its lines. ``log``: gets all that is printed.
+    ``rules``: what else is read from its lines. ``log``: gets all that is printed. ``output``: 1: of standard error.
     """
 
-    def __init__(self, rules: LogRules | None = None, log: "RankLog | None" = None) -> None:
-        self._rules = rules
+    def __init__(self, rules: LogRules | None = None, log: "RankLog | None" = None, output: int = 0) -> None:
+        self._rules, self._output = rules, output
         self._log = log
         self.lines: deque[str] = deque(maxlen=LINES)
         self.result: str | None = None
@@ -129,7 +187,7 @@ class LastLines:
             return
         self.lines.append(text[:1000])
         if self._rules is not None:
-            self._rules.read(text)
+            self._rules.read(text, self._output)
         if text.startswith("{") and text.endswith("}") and not _PROGRESS_LINE.fullmatch(text):
             self.result = printed.decode(errors="surrogateescape")
 
@@ -225,7 +283,7 @@ def watch(folder: str, command: Sequence[str], launched: int, launcher: int, orp
     rules = LogRules(folder, **read) if rank == 0 else None
     logs = os.environ.pop(LOGS, None)
     log = None if logs is None else RankLog(f"{logs}/{rank}")
-    printed, errors = LastLines(rules, log), LastLines(log=log)
+    printed, errors = LastLines(rules, log), LastLines(rules, log, output=1)
     pipes = [os.pipe(), os.pipe()]
     parent = os.getpid()
     if not (child := os.fork()):
@@ -258,6 +316,7 @@ def watch(folder: str, command: Sequence[str], launched: int, launcher: int, orp
         # Files of the program by their paths in it: reasons do not tell paths of machines.
         "lines": [line.replace(f"{os.getcwd()}/", "") for line in (*printed.lines, *errors.lines)][-LINES:],
         "result": (rules and rules.result) or printed.result,
+        "given_up": rules.given_up if rules is not None else [],
     }
     with open(f"{folder}/.{rank}", "w") as draft:
         json.dump(document, draft)
@@ -289,9 +348,37 @@ def _become(command: Sequence[str], outputs: Sequence[int], parent: int, measure
         except OSError as error:
             # Without its folder: reasons do not tell paths of machines.
             name = os.path.basename(command[0])
-            os.write(2, f"the program {name} cannot be started: {error.strerror}\n".encode())
+            hint = "; it is no program, or a script without #!" if error.errno in {errno.EACCES, errno.ENOEXEC} else ""
+            os.write(2, f"the program {name} cannot be started: {error.strerror}{hint}\n".encode())
             code = 127 if isinstance(error, FileNotFoundError) else 126
     os._exit(code)
+
+
+class PassedLines:
+    """Output of a rank, passed on by whole lines, so that those of several ranks are not mixed.
+
+    ``target``: a descriptor, which nobody may read.
+    """
+
+    def __init__(self, target: int) -> None:
+        self._target, self._begun = target, b""
+
+    def add(self, data: bytes) -> None:
+        """Pass the lines on that are whole now, or what is longer than a line."""
+        whole, feed, begun = data.rpartition(b"\n")
+        if feed or len(self._begun) >= PIECE:
+            self._begun += whole + feed
+            self.flush()
+        self._begun += begun
+
+    def flush(self) -> bool:
+        """Pass on what no line feed has ended; return whether there was any."""
+        data, self._begun = self._begun, b""
+        left = memoryview(data)
+        with contextlib.suppress(OSError):
+            while left:
+                left = left[os.write(self._target, left) :]
+        return bool(data)
 
 
 def _pass_on(child: int, readers: Mapping[int, LastLines], launched: int) -> bool:
@@ -299,16 +386,19 @@ def _pass_on(child: int, readers: Mapping[int, LastLines], launched: int) -> boo
 
     Once the process that was launched has ended, the child is killed: its launcher wants it to end.
     """
+    passed = [PassedLines(1), PassedLines(2)]
     with selectors.DefaultSelector() as selector:
-        for (descriptor, lines), target in zip(readers.items(), (1, 2), strict=True):
+        for (descriptor, lines), target in zip(readers.items(), passed, strict=True):
             os.set_blocking(descriptor, False)
             selector.register(descriptor, selectors.EVENT_READ, (lines, target))
         end = os.pidfd_open(child)
         selector.register(end, selectors.EVENT_READ)
         selector.register(launched, selectors.EVENT_READ)
         ended: set[int] = set()
+        unended = False
         while not ended & {end, launched}:
-            ended = {key.fd for key, _ in selector.select()}
+            ended = {key.fd for key, _ in selector.select(LINE_PATIENCE if unended else None)}
+            unended = bool(ended) or any([target.flush() for target in passed])
             for key in [key for key in selector.get_map().values() if key.fd in ended and key.data is not None]:
                 if _read(key.fd, *key.data) == 0:
                     selector.unregister(key.fd)
@@ -318,22 +408,21 @@ def _pass_on(child: int, readers: Mapping[int, LastLines], launched: int) -> boo
             while _read(descriptor, lines, target):
                 pass
         os.close(end)
+    for target in passed:
+        target.flush()
     for lines in readers.values():
         lines.close()
     return end in ended
 
 
-def _read(descriptor: int, lines: LastLines, target: int) -> int | None:
+def _read(descriptor: int, lines: LastLines, target: PassedLines) -> int | None:
     """Pass a piece on; return its number of bytes: 0 at the end, None if nothing is there now."""
     try:
         data = os.read(descriptor, PIECE)
     except BlockingIOError:
         return None
     lines.add(data)
-    left = memoryview(data)
-    with contextlib.suppress(OSError):  # nobody reads it
-        while left:
-            left = left[os.write(target, left) :]
+    target.add(data)
     return len(data)
 
 

@@ -23,6 +23,7 @@ class RankEnd:
     """How a rank ended: ``exit`` is negative for a signal; times in seconds, ``computing`` is processor time.
 
     ``by_launcher``: its launcher ended it. ``orphaned``: its launcher was lost, and it ended with an error for that.
+    ``given_up``: metrics whose expression took too long for a line that it printed.
     ``waiting``: in calls of MPI, of which ``all_reduce`` in MPI_Allreduce; ``sent``: bytes; None: not measured.
     """
 
@@ -39,6 +40,7 @@ class RankEnd:
     orphaned: bool = False
     lines: Sequence[str] = ()
     result: str | None = None
+    given_up: Sequence[str] = ()
 
     @classmethod
     def of(cls, document: object) -> "RankEnd":
@@ -46,15 +48,15 @@ class RankEnd:
         try:
             end = cls(**document)  # type: ignore[arg-type]  # what does not fit is what is looked for
             times = all(isinstance(value, float | int) and isfinite(value) for value in end._times)
-            texts = all(isinstance(text, str) and len(text) <= LONGEST_LINE for text in (end.host, *end.lines))
-            texts = texts and end.host.isascii()
+            texts = (end.host, *end.lines, *end.given_up)
+            short = all(isinstance(text, str) and len(text) <= LONGEST_LINE for text in texts) and end.host.isascii()
             numbers = isinstance(end.rank, int) and isinstance(end.exit, int)
             numbers = numbers and isinstance(end.sent, int | None)
             flags = isinstance(end.by_launcher, bool) and isinstance(end.orphaned, bool)
             result = isinstance(end.result, str | None)
         except TypeError as error:
             raise ValueError(f"{error}") from None
-        if not (times and texts and numbers and flags and result):
+        if not (times and short and numbers and flags and result):
             raise ValueError("a member of a rank's document has another type or is too long")
         return end
 
@@ -84,7 +86,11 @@ def fault(ends: Sequence[RankEnd], expected: int, launcher: int, lines: Sequence
         if first.exit < 0 and -first.exit not in FAULTS:
             raise ReplicaLost(f"rank {first.rank} was killed by {_name(-first.exit)}")
         how = f"exited with status {first.exit}" if first.exit > 0 else f"was ended by {_name(-first.exit)}"
-        return with_lines(f"rank {first.rank} {how}", first.lines)
+        if first.lines:
+            return with_lines(f"rank {first.rank} {how}", first.lines)
+        others = sorted((end for end in ends if end.lines), key=lambda end: end.rank)
+        said = f"; the last lines of rank {others[0].rank}: {' | '.join(others[0].lines)}" if others else ""
+        return f"rank {first.rank} {how}{said}"
     if launcher > 0 and not ends:
         return with_lines(f"no rank was started: the launcher exited with status {launcher}", lines)
     stopped = sorted((end for end in ends if end.by_launcher), key=lambda end: (not end.lines, end.rank))

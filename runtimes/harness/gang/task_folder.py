@@ -24,6 +24,8 @@ from .rank_ends import RankEnd
 LONGEST_END = 1 << 20
 #: Folders of a package environment that hold programs and shared libraries.
 PROGRAMS, LIBRARIES = "bin", "lib"
+#: A parameter in a template, by its name.
+PARAMETER = re.compile(r"\{\{\s*(\w{1,100})\s*\}\}")
 #: Packages that every program has: `windtunnel_program`.
 OWN_PACKAGES = Path(__file__).with_name("program")
 
@@ -65,6 +67,7 @@ class TaskFolder:
         for path, text in self._gang.contents.items():
             (self.work / path).parent.mkdir(parents=True, exist_ok=True)
             (self.work / path).write_text(text)
+            (self.work / path).chmod(0o755 if text.startswith("#!") else 0o644)
         if self._task.built is not None:
             _copy_writable(Path(self._gang.path_inside(self._task.built)), self.work)
         self._before = self._times() if self._task.builds else {}
@@ -218,7 +221,7 @@ def fill_template(text: str, values: Mapping[str, object], name: str) -> str:
             raise CannotFill(f"{name} has {{{{{match[1]}}}}}, and the task has no parameter {match[1]}")
         return found if isinstance(found, str) else json.dumps(found)
 
-    return re.sub(r"\{\{\s*(\w{1,100})\s*\}\}", value, text)
+    return PARAMETER.sub(value, text)
 
 
 def _copy_writable(source: Path, target: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from common.errors import Invalid
-from core.domain.scheduling.communications import COMMUNICATIONS, refusal_of_slices
+from core.domain.scheduling.communications import COMMUNICATIONS, refusal_of_shape
 from core.domain.scheduling.communications.members import GangMembers
 from core.domain.scheduling.launches import Gang, Launch
 from runtimes.harness.gang.replica import FILES
@@ -28,7 +28,7 @@ def gang_of(launch: Launch) -> Gang:
         raise Invalid(f"There is no communication {gang.communication!r}; there are: {known}.")
     if gang.size < 1 or gang.slots < 1 or gang.slices < 1 or gang.restarts < 0:
         raise Invalid("A gang has at least one slice, replica and slot, and restarts from 0 on.")
-    if (refusal := refusal_of_slices(gang)) is not None:
+    if (refusal := refusal_of_shape(gang)) is not None:
         raise Invalid(refusal)
     return gang
 

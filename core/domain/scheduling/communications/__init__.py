@@ -18,9 +18,14 @@ COMMUNICATIONS: Mapping[str, Communication] = {
 }
 
 
-def refusal_of_slices(gang: Gang) -> str | None:
-    """Return why a gang cannot have its slices; None: it has one, or its communication model knows them."""
-    if gang.slices == 1 or COMMUNICATIONS[gang.communication].sliced:
+def refusal_of_shape(gang: Gang) -> str | None:
+    """Return why a gang cannot have its slices or slots; None: its communication model knows them."""
+    model = COMMUNICATIONS[gang.communication]
+    if gang.slices > 1 and not model.sliced:
+        wrong, knowing = "slices", [name for name, model in COMMUNICATIONS.items() if model.sliced]
+    elif gang.slots > 1 and not model.slotted:
+        wrong, knowing = "slots", [name for name, model in COMMUNICATIONS.items() if model.slotted]
+    else:
         return None
-    sliced = " and ".join(f"`{name}`" for name, model in COMMUNICATIONS.items() if model.sliced)
-    return f"`gang.slices` are for {sliced}; with `{gang.communication}`, use a larger `size`."
+    names = " and ".join(f"`{name}`" for name in knowing)
+    return f"`gang.{wrong}` are for {names}; with `{gang.communication}`, use a larger `size`."

@@ -34,6 +34,7 @@ class Communication:
     """A communication model. Each module of this package but this one has one, ``COMMUNICATION``.
 
     ``environment``: the variables of a replica. ``sliced``: whether it has slices; else every gang is one slice.
+    ``slotted``: whether a replica may be several processes.
     ``lead`` and ``follow``: the commands of the leader, before that of the program, and of each replica where a
     launcher starts the program on several hosts; None: each replica starts it by itself. ``alone``: the launcher's
     command on one machine, before that of the program, which starts all ranks; None likewise.
@@ -41,6 +42,7 @@ class Communication:
 
     environment: Callable[["GangMembers", ReplicaPosition], Mapping[str, str]]
     sliced: bool = False
+    slotted: bool = False
     lead: Callable[["GangMembers"], Sequence[str]] | None = None
     follow: Callable[["GangMembers", ReplicaPosition], Sequence[str]] | None = None
     alone: Callable[["GangMembers"], Sequence[str]] | None = None

@@ -71,6 +71,7 @@ def alone(ranks: int) -> tuple[str, ...]:
 
 COMMUNICATION = Communication(
     environment=_environment,
+    slotted=True,
     lead=_lead,
     follow=_follow,
     alone=lambda members: alone(members.ranks),

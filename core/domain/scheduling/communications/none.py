@@ -2,4 +2,4 @@
 
 from core.domain.scheduling.communications.members import Communication
 
-COMMUNICATION = Communication(environment=lambda members, position: {}, sliced=True)
+COMMUNICATION = Communication(environment=lambda members, position: {}, sliced=True, slotted=True)

@@ -29,4 +29,4 @@ def _alone(members: GangMembers) -> tuple[str, ...]:
     return ("mpirun", "-n", str(members.ranks)) if members.ranks > 1 else ()
 
 
-COMMUNICATION = Communication(environment=_environment, alone=_alone)
+COMMUNICATION = Communication(environment=_environment, slotted=True, alone=_alone)

@@ -24,4 +24,4 @@ def _environment(members: GangMembers, position: ReplicaPosition) -> Mapping[str
     return variables
 
 
-COMMUNICATION = Communication(environment=_environment)
+COMMUNICATION = Communication(environment=_environment, slotted=True)
