@@ -18,6 +18,8 @@ MEASURES = {"latency": "us", "bandwidth": "MB/s", "all_reduce": "us", "barrier":
 #: Nodes, and the published share of time in all-reduce of LAMMPS with 64 x 16 x 16 cells, in percent.
 PUBLISHED = {16: 8.5, 32: 12.1, 64: 23.6}
 
+if len(sys.argv) == 1:
+    sys.exit(__doc__)
 figure, panels = plot.subplots(1, len(MEASURES) + 1, figsize=(20, 4), layout="constrained")
 *measured, scaling = panels
 reducing = {}

@@ -1,10 +1,13 @@
 """Gang program as the user names it: a Python file, an executable, a folder or a zip; and what starts it."""
 
 import os
+import re
 import stat
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+
+import msgspec
 
 from windtunnel.errors import WindtunnelError
 from windtunnel.folder_files import folder_files
@@ -20,6 +23,9 @@ DATASET, ONE_TASK = "program", {"range": [0, 1]}
 PYTHON_FILE, OTHER_FILE = "model.py", "model"
 #: Files at the top of a folder or zip that are its entry, the first of them that is there: Python, or executable.
 SCRIPTS, EXECUTABLES = ("main.py", "model.py"), ("run", "run.sh")
+#: Compilers of the platform's MPI, by the suffixes of source files; it has none of Fortran.
+COMPILERS = {".c": "mpicc", ".cc": "mpicxx", ".cpp": "mpicxx", ".cxx": "mpicxx"}
+FORTRAN = (".f", ".for", ".f77", ".f90", ".f95", ".f03", ".f08")
 #: First bytes of what can be executed: a program for Linux, and a script that names its interpreter.
 EXECUTABLE = (b"\x7fELF", b"#!")
 
@@ -30,6 +36,56 @@ def format_of(model: str) -> str | None:
     sent = source.path.name if isinstance(source, LocalModel) else None
     sent = source.reference if isinstance(source, ReferencedModel) else sent
     return None if sent is None or sent.lower().endswith(".py") else FORMAT
+
+
+class _SentGang(msgspec.Struct):
+    command: list[str] = []
+    build: list[str] = []
+
+
+class _SentProgram(msgspec.Struct):
+    gang: _SentGang | None = None
+
+
+def names_file(model: str | os.PathLike[str], submission: Mapping[str, object]) -> bool:
+    """Return whether the commands of a submission's gang have the name of a file, which then has to keep it.
+
+    Raise WindtunnelError for a Python file: it is `model.py`, so that the packages that it declares are found.
+    """
+    source = source_of(model)
+    try:
+        gang = msgspec.convert(submission, _SentProgram).gang
+    except msgspec.ValidationError:  # which the platform refuses
+        return False
+    if gang is None or not isinstance(source, LocalModel) or source.path.is_dir():
+        return False
+    name, commands = source.path.name, (*gang.command, *gang.build)
+    words = {word.removeprefix("./") for command in commands for word in re.split(r"[\s;&|<>()'\"]+", command)}
+    if name not in words - {PYTHON_FILE, OTHER_FILE}:
+        return False
+    if name.lower().endswith(".py"):
+        raise WindtunnelError(
+            f"In its folder the file is named {PYTHON_FILE!r}, not {name!r}: write --command 'python {PYTHON_FILE}',"
+            " or send its folder, in which files keep their names."
+        )
+    return True
+
+
+def default_start(model: str, communication: str) -> tuple[list[str] | None, list[str]]:
+    """Return the commands that compile a program, if it is a source file for MPI, and that start it.
+
+    Raise WindtunnelError if the file does not tell them, also for Fortran, of which the platform has no compiler.
+    """
+    source = source_of(model)
+    path = source.path if isinstance(source, LocalModel) and source.path.is_file() else None
+    if path is not None and path.suffix.lower() in FORTRAN:
+        raise WindtunnelError(
+            f"{model}: the platform's MPI has no compiler for Fortran. Send a program that you have compiled, or name"
+            " gfortran among the packages of a case (docs/programs.md#languages)."
+        )
+    if path is not None and communication == "mpi" and (compiler := COMPILERS.get(path.suffix.lower())) is not None:
+        return [compiler, "-O2", path.name, "-o", path.stem, "-lm"], [f"./{path.stem}"]
+    return None, default_command(model, communication)
 
 
 def default_command(model: str, communication: str) -> list[str]:
@@ -52,9 +108,10 @@ def default_command(model: str, communication: str) -> list[str]:
     with open(path, "rb") as file:
         if file.read(4).startswith(EXECUTABLE):
             return [f"./{OTHER_FILE}"]
+    start = f"./{path.stem}" if path.suffix.lower() in {*COMPILERS, *FORTRAN} else f"'sh {path.name}'"
     raise WindtunnelError(
         f"{path} is neither Python (.py) nor executable (a program for Linux, or a script that begins with #!):"
-        f" add --command, such as --command 'sh {OTHER_FILE}'. In its folder the file is named {OTHER_FILE!r}."
+        f" add --command, such as --command {start}."
     )
 
 

@@ -73,13 +73,14 @@ def content_digest(content: IO[bytes]) -> str:
     return "sha256:" + hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
-def pack(folder: Path, target: Path) -> Path:
-    """Write the files of a folder as a zip archive; the same files give the same bytes. Programs can be executed in it.
+def pack(path: Path, target: Path) -> Path:
+    """Write the files of a folder, or a file under its name, as a zip archive; equal files give equal bytes.
 
-    See `folder_files` for what belongs to a folder.
+    Programs can be executed in it. See `folder_files` for what belongs to a folder.
     """
+    files = {path.name: path} if path.is_file() else folder_files(path)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, file in folder_files(folder).items():
+        for name, file in files.items():
             entry = zipfile.ZipInfo(name, EPOCH)
             status = file.stat()
             entry.file_size = status.st_size  # decides whether the entry needs the format for large files

@@ -5,6 +5,7 @@ from html import escape
 from pathlib import Path
 
 from windtunnel import received_files, tables
+from windtunnel.errors import WindtunnelError
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +19,10 @@ class Replay:
     def save(self, target: str | Path | None = None) -> Path:
         """Write the animation to a file, which browsers play: ``SIMULATION-TASK.svg`` if ``target`` is left out.
 
-        Only a file that ``target`` names is replaced.
+        Only a file that ``target`` names is replaced. Raise WindtunnelError for the name of another kind of file.
         """
+        if target and Path(target).suffix.lower() not in {"", ".svg"}:
+            raise WindtunnelError(f"A replay is an SVG, which browsers play: name the file {Path(target).stem}.svg.")
         file = Path(target or received_files.name_of(f"{self.simulation}-{self.task}.svg"))
         content = self.svg.encode()
         if not target and file.is_file() and not file.is_symlink() and file.read_bytes() == content:

@@ -21,7 +21,7 @@ class ShortIds:
     made: str
 
     def beginning(self, reference: str) -> str:
-        """Return the letters with which the id begins; "" for `last`. Raise WindtunnelError for what is no id."""
+        """Return the letters with which the id begins; "" for `last`. Raise WindtunnelError for another text."""
         if not re.fullmatch(rf"[0-9A-Za-z]{{1,{WHOLE_LENGTH}}}", reference):
             raise WindtunnelError(
                 f"{reference!r:.200} is not the id of a {self.noun}, the beginning of one, or `last`. {self.listed}"

@@ -141,6 +141,8 @@ def swept(texts: Sequence[str], option: str = "--sweep") -> dict[str, list[Any]]
     """Return a sweep of `name=value,value` options; a JSON array is taken as it is."""
     sweep = {}
     for name, text in pairs(texts, option, "NAME=VALUE,VALUE").items():
+        if not text:
+            raise WindtunnelError(f"{option} {name}=: name the values, such as {name}=1,2,4.")
         whole = value_of(text)
         values = whole if isinstance(whole, list) else [value_of(part) for part in text.split(",")]
         if len({json.dumps(value, sort_keys=True) for value in values}) < len(values):

@@ -136,6 +136,19 @@ def test_what_a_step_makes_is_the_input_of_the_next_ones_by_digest(pipelines: Pi
     assert ended["counts"] == {"succeeded": 3}
 
 
+def test_a_step_whose_model_was_deleted_runs_again_and_a_step_that_needs_it_says_so(pipelines: Pipelines) -> None:
+    first = pipelines.create(TRAIN, EVALUATE)
+    assert pipelines.follow(first, POLICY)["state"] == "succeeded"
+    assert pipelines.client.delete("/v1/models/trained").status_code == 204
+    again = pipelines.client.post(f"/v1/pipelines/{first}/retry", json={"from": "evaluate"})
+    assert again.status_code == 202, again.json
+    failed = pipelines.follow(first)
+    assert "the model 'trained' that step 'train' made was deleted; run the pipeline again `from`" in failed["reason"]
+    second = pipelines.create(TRAIN, EVALUATE)
+    assert pipelines.follow(second, POLICY)["state"] == "succeeded"
+    assert pipelines.states(second)["train"] == "succeeded"
+
+
 def test_a_file_of_no_format_is_the_program_of_a_step_with_a_gang(pipelines: Pipelines) -> None:
     made = {**TRAIN, "submission": {**TRAIN["submission"], "outputs": {}}}
     program = {"from": "train", "output": "bin/solver"}

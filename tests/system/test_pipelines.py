@@ -105,6 +105,23 @@ def test_a_pipeline_that_fails_ends_the_command_with_1_and_says_which_step(windt
     assert "evaluate  not_run" in outcome.stderr
 
 
+def test_what_the_command_line_does_not_know_is_refused_and_a_folder_is_not_taken_for_a_name(
+    windtunnel: Run, client: Client, tmp_path: Path
+) -> None:
+    (tmp_path / "idm").mkdir()
+    (tmp_path / "idm" / "model.py").write_text("raise SystemExit('not this one')\n")
+    step = {"name": "a", "submission": {"model": "idm", "dataset": "car_street", "scenarios": "0"}}
+    (tmp_path / "steps.json").write_text(json.dumps({"steps": [step]}))
+    assert windtunnel("pipeline", "steps.json").returncode == 0
+    assert windtunnel("pipeline", "show", "last").stdout.count("succeeded") >= 1
+    (tmp_path / "steps.json").write_text(json.dumps({"steps": [step], "fesh": True}))
+    outcome = windtunnel("pipeline", "steps.json")
+    assert outcome.returncode != 0 and "fesh" in outcome.stderr
+    listed = {**step, "submission": {**step["submission"], "scenarios": range(2)}}  # type: ignore[dict-item]
+    pipeline = client.pipelines.wait(client.pipelines.create([listed]).id)
+    assert client.simulations.get(pipeline.step("a").simulation_id or "").tasks.total == 2
+
+
 def test_kills_of_the_dispatcher_and_of_jobs_submit_no_step_twice_and_lose_none(start_platform: StartPlatform) -> None:
     platform = start_platform()
     rng = random.Random(46)

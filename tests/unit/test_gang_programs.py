@@ -12,7 +12,7 @@ from windtunnel.commands import cli
 from windtunnel.commands.run import command as run
 from windtunnel.commands.run import gang_fields
 from windtunnel.errors import WindtunnelError
-from windtunnel.gang_programs import FORMAT, default_command, format_of
+from windtunnel.gang_programs import FORMAT, default_command, format_of, names_file
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +81,42 @@ def test_where_the_entry_is_not_known_the_error_asks_for_a_command(name: str, co
     with pytest.raises(WindtunnelError, match=message) as error:
         default_command(model, "mpi")
     assert "add --command" in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "compiler"), [("solver.c", "mpicc"), ("solver.CPP", "mpicxx")])
+def test_a_source_file_is_compiled_for_mpi_unless_a_command_is_given(name: str, compiler: str) -> None:
+    written(name, b"int main() {}")
+    gang = {"size": 2, "communication": "mpi", "command": ["./solver"]}
+    assert fields(name, "--ranks", "2")["gang"] == {**gang, "build": [compiler, "-O2", name, "-o", "solver", "-lm"]}
+    assert fields(name, "--ranks", "2", "--command", "./solver")["gang"] == gang
+    assert fields(name, "--ranks", "2", "--command", "./solver", "--build", "make")["gang"] == {
+        **gang,
+        "build": ["make"],
+    }
+    for words in (["--build", "make"], ["--communication", "none"]):
+        with pytest.raises(WindtunnelError, match=r"add --command, such as --command \./solver"):
+            fields(name, "--ranks", "2", *words)
+    with pytest.raises(WindtunnelError, match="no compiler for Fortran"):
+        fields(written("heat.f90", b"end"), "--ranks", "2")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["./solver"], False),
+        (["mpicc", "solver.c", "-o", "solver"], True),
+        (["sh", "-c", "mpicc ./solver.c -o m && ./m"], True),
+        (["cat", "data/solver.c", "mysolver.c"], False),
+    ],
+)
+def test_a_file_keeps_its_name_where_a_command_has_it(words: list[str], named: bool) -> None:
+    written("solver.c", b"int main() {}")
+    for gang in ({"command": words}, {"command": ["x"], "build": words}):
+        assert names_file("solver.c", {"gang": gang}) is named
+    assert names_file("solver.c", {}) is names_file("stored", {"gang": {"command": ["stored"]}}) is False
+    assert names_file("solver.c", {"gang": {"command": "solver.c"}}) is False, "the platform refuses it"
+    with pytest.raises(WindtunnelError, match=r"write --command 'python model\.py'"):
+        names_file(written("heat.py"), {"gang": {"command": ["python", "heat.py"]}})
 
 
 def test_the_format_of_a_program_is_named_unless_it_is_python_or_stored() -> None:

@@ -65,9 +65,12 @@ class AsyncModels:
         format: str | None = None,
         runtime: str | None = None,
         tags: Sequence[str] = (),
+        packed: bool = False,
         progress: Progress | None = None,
     ) -> Model:
         """Upload a model file, or a folder as a zip archive, and return the model.
+
+        ``packed``: a file too is sent as an archive, in which it keeps its name.
 
         Nothing is sent if the platform has the same bytes under the same name. The upload continues after a break.
         ``tags`` refer to the version from then on.
@@ -77,8 +80,9 @@ class AsyncModels:
             raise WindtunnelError(f"There is no file {os.fspath(source)}.")
         with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
             file = local.path
-            if file.is_dir():
-                file = pack(file, Path(folder) / f"{file.resolve().name}.zip")
+            if file.is_dir() or packed:
+                stem = file.resolve().name if file.is_dir() else file.stem
+                file = pack(file, Path(folder) / f"{stem}.zip")
             digest = file_digest(file)
             if runtime is None:
                 known = await self._known(name or file.stem, digest, format)
@@ -94,7 +98,12 @@ class AsyncModels:
             return read(Model, await self._transport.json("POST", path("models"), json=sent, repeatable=True))
 
     async def stored(
-        self, model: str | os.PathLike[str], *, format: str | None = None, progress: Progress | None = None
+        self,
+        model: str | os.PathLike[str],
+        *,
+        format: str | None = None,
+        packed: bool = False,
+        progress: Progress | None = None,
     ) -> str:
         """Return the name by which the platform has a model: of a file after its upload, of a reference after its
         import, of a stored model as it is."""
@@ -102,7 +111,7 @@ class AsyncModels:
         if isinstance(source, StoredModel):
             return source.name
         if isinstance(source, LocalModel):
-            sent = await self.upload(source.path, format=format, progress=progress)
+            sent = await self.upload(source.path, format=format, packed=packed, progress=progress)
         else:
             sent = await self._imported(source.reference)
         return f"{sent.name}@{sent.digest}"

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
+from windtunnel import submissions
 from windtunnel._async.events import events
 from windtunnel._async.models import AsyncModels
 from windtunnel._async.pages import pages
@@ -31,9 +32,10 @@ class AsyncPipelines:
         folder: str | os.PathLike[str] = ".",
         idempotency_key: str | None = None,
     ) -> Pipeline:
-        """Start a pipeline of steps, each a mapping as `POST /v1/pipelines` takes it.
+        """Start a pipeline of steps, each a mapping as `POST /v1/pipelines` takes it, its scenarios as `submit` does.
 
-        A model that is a file in ``folder`` is uploaded. ``fresh``: run every step although equal ones were complete.
+        A model that is a file in ``folder``, or a folder there whose name is written with a slash, is uploaded.
+        ``fresh``: run every step although equal ones were complete.
         """
         sent = {"steps": [await self._with_models(step, Path(folder)) for step in steps], "fresh": fresh}
         given = {"name": name, "labels": dict(labels) if labels else None}
@@ -54,14 +56,23 @@ class AsyncPipelines:
                         replaced[place] = [await self._name_of(item, folder) for item in value]
                     elif value is not None:
                         replaced[place] = await self._name_of(value, folder)
-                sent[kind] = replaced
+                for member, selection in document.items():
+                    if member == "scenarios" and not isinstance(selection, str | Mapping | None):
+                        replaced[member] = submissions.scenarios(selection)
+                sent[kind] = submissions.plain(replaced)
         return sent
 
     async def _name_of(self, model: object, folder: Path) -> object:
         """Return the name of a model that is a file, after its upload; all else as it is."""
-        if isinstance(model, str) and (folder / model).exists():
+        if isinstance(model, str) and self._is_sent(model, folder):
             return await self._models.stored(folder / model)
         return model
+
+    @staticmethod
+    def _is_sent(model: str, folder: Path) -> bool:
+        """Return whether a model is a file; a folder only if it is named as one, with a slash: names have none."""
+        path = folder / model
+        return path.is_file() or ("/" in model and path.is_dir())
 
     async def list(self, *, limit: int | None = None) -> AsyncIterator[Pipeline]:
         """Yield pipelines without their steps, the newest first."""

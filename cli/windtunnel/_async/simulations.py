@@ -16,6 +16,7 @@ from windtunnel._async.results import AsyncResults
 from windtunnel._async.transport import AsyncTransport, lines_of, path
 from windtunnel._async.uploads import Progress
 from windtunnel.errors import Interrupted, WindtunnelError
+from windtunnel.gang_programs import names_file
 from windtunnel.model_sources import ReferencedModel, StoredModel, source_of
 from windtunnel.records import Check, Event, Result, Simulation, read
 from windtunnel.replays import Replay
@@ -45,16 +46,17 @@ class AsyncSimulations:
 
         ``model`` is a file, a folder, the name of a stored model, or a reference such as `s3://bucket/model.onnx`;
         None: the runtime's baseline model. A file is uploaded first, with ``progress`` called with the bytes sent and
-        the total. The options are the fields of a submission (`submission_fields.py` says what each is), and
-        ``scenarios``, ``sample``, ``sample_seed`` and ``executor``. The request is repeated under an idempotency key:
-        there is one simulation.
+        the total; a gang's program keeps its name there if the gang's commands have it. The options are the fields of
+        a submission (`submission_fields.py` says what each is), and ``scenarios``, ``sample``, ``sample_seed`` and
+        ``executor``. The request is repeated under an idempotency key: there is one simulation.
         """
         key, format = options.pop("idempotency_key", None), options.pop("format", None)
         if executor := options.pop("executor", None):
             options["placement"] = {**(options.get("placement") or {}), "executor": executor}
         body = submissions.document(dataset, scenarios_=options.pop("scenarios", None), **options)
         if model is not None:
-            body |= await self._model(model, format, progress)
+            packed = names_file(model, body)
+            body |= await self._model(model, format, progress, packed=packed)
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}
         return read(Simulation, await self._transport.json("POST", path("simulations"), json=body, headers=headers))
 
@@ -79,15 +81,18 @@ class AsyncSimulations:
         return read(Check, document)
 
     async def _model(
-        self, model: str | os.PathLike[str], format: str | None, progress: Progress | None
+        self, model: str | os.PathLike[str], format: str | None, progress: Progress | None, *, packed: bool = False
     ) -> dict[str, Any]:
-        """Return the members of a submission that name a model; a reference is read by the platform, when it runs."""
+        """Return the members of a submission that name a model; a reference is read by the platform, when it runs.
+
+        ``packed``: a file is sent as an archive, in which it keeps its name.
+        """
         source = source_of(model)
         if isinstance(source, StoredModel) and format is not None:
             raise WindtunnelError(f"{source.name} is stored with its format; name a format for a file only.")
         if isinstance(source, ReferencedModel):
             return {"model_reference": source.reference} | ({"format": format} if format else {})
-        return {"model": await self._models.stored(model, format=format, progress=progress)}
+        return {"model": await self._models.stored(model, format=format, packed=packed, progress=progress)}
 
     async def list(
         self,

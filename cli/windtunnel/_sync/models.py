@@ -66,9 +66,12 @@ class Models:
         format: str | None = None,
         runtime: str | None = None,
         tags: Sequence[str] = (),
+        packed: bool = False,
         progress: Progress | None = None,
     ) -> Model:
         """Upload a model file, or a folder as a zip archive, and return the model.
+
+        ``packed``: a file too is sent as an archive, in which it keeps its name.
 
         Nothing is sent if the platform has the same bytes under the same name. The upload continues after a break.
         ``tags`` refer to the version from then on.
@@ -78,8 +81,9 @@ class Models:
             raise WindtunnelError(f"There is no file {os.fspath(source)}.")
         with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
             file = local.path
-            if file.is_dir():
-                file = pack(file, Path(folder) / f"{file.resolve().name}.zip")
+            if file.is_dir() or packed:
+                stem = file.resolve().name if file.is_dir() else file.stem
+                file = pack(file, Path(folder) / f"{stem}.zip")
             digest = file_digest(file)
             if runtime is None:
                 known = self._known(name or file.stem, digest, format)
@@ -95,7 +99,12 @@ class Models:
             return read(Model, self._transport.json("POST", path("models"), json=sent, repeatable=True))
 
     def stored(
-        self, model: str | os.PathLike[str], *, format: str | None = None, progress: Progress | None = None
+        self,
+        model: str | os.PathLike[str],
+        *,
+        format: str | None = None,
+        packed: bool = False,
+        progress: Progress | None = None,
     ) -> str:
         """Return the name by which the platform has a model: of a file after its upload, of a reference after its
         import, of a stored model as it is."""
@@ -103,7 +112,7 @@ class Models:
         if isinstance(source, StoredModel):
             return source.name
         if isinstance(source, LocalModel):
-            sent = self.upload(source.path, format=format, progress=progress)
+            sent = self.upload(source.path, format=format, packed=packed, progress=progress)
         else:
             sent = self._imported(source.reference)
         return f"{sent.name}@{sent.digest}"

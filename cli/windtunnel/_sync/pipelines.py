@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from windtunnel import submissions
 from windtunnel._sync.events import events
 from windtunnel._sync.models import Models
 from windtunnel._sync.pages import pages
@@ -32,9 +33,10 @@ class Pipelines:
         folder: str | os.PathLike[str] = ".",
         idempotency_key: str | None = None,
     ) -> Pipeline:
-        """Start a pipeline of steps, each a mapping as `POST /v1/pipelines` takes it.
+        """Start a pipeline of steps, each a mapping as `POST /v1/pipelines` takes it, its scenarios as `submit` does.
 
-        A model that is a file in ``folder`` is uploaded. ``fresh``: run every step although equal ones were complete.
+        A model that is a file in ``folder``, or a folder there whose name is written with a slash, is uploaded.
+        ``fresh``: run every step although equal ones were complete.
         """
         sent = {"steps": [self._with_models(step, Path(folder)) for step in steps], "fresh": fresh}
         given = {"name": name, "labels": dict(labels) if labels else None}
@@ -55,14 +57,23 @@ class Pipelines:
                         replaced[place] = [self._name_of(item, folder) for item in value]
                     elif value is not None:
                         replaced[place] = self._name_of(value, folder)
-                sent[kind] = replaced
+                for member, selection in document.items():
+                    if member == "scenarios" and not isinstance(selection, str | Mapping | None):
+                        replaced[member] = submissions.scenarios(selection)
+                sent[kind] = submissions.plain(replaced)
         return sent
 
     def _name_of(self, model: object, folder: Path) -> object:
         """Return the name of a model that is a file, after its upload; all else as it is."""
-        if isinstance(model, str) and (folder / model).exists():
+        if isinstance(model, str) and self._is_sent(model, folder):
             return self._models.stored(folder / model)
         return model
+
+    @staticmethod
+    def _is_sent(model: str, folder: Path) -> bool:
+        """Return whether a model is a file; a folder only if it is named as one, with a slash: names have none."""
+        path = folder / model
+        return path.is_file() or ("/" in model and path.is_dir())
 
     def list(self, *, limit: int | None = None) -> Iterator[Pipeline]:
         """Yield pipelines without their steps, the newest first."""

@@ -27,7 +27,7 @@ STEP_COLUMNS: Sequence[outputs.Column] = [
 _NAME_OF_FILE = re.compile(r"\A[^-].*[./]")
 
 
-class PipelineFile(msgspec.Struct):
+class PipelineFile(msgspec.Struct, forbid_unknown_fields=True):
     """The file of a pipeline: its steps as `POST /v1/pipelines` takes them."""
 
     steps: list[dict[str, object]]

@@ -14,7 +14,7 @@ from windtunnel import tables
 from windtunnel.commands.options import SaveOption, dataset_names, models_and_files, with_client
 from windtunnel.commands.submission_options import field_values, submission_options
 from windtunnel.errors import WindtunnelError
-from windtunnel.gang_programs import COMMUNICATIONS, DATASET, ONE_TASK, default_command, format_of
+from windtunnel.gang_programs import COMMUNICATIONS, DATASET, ONE_TASK, default_command, default_start, format_of
 from windtunnel.output import serialised
 from windtunnel.visible_text import visible
 
@@ -78,9 +78,11 @@ def command(
     windtunnel run policy.onnx car_street
     windtunnel run controller.py car_street --scenarios 0-49 --sweep latency_steps=0,2,4 --save results.parquet
     windtunnel run heat.py --ranks 4
+    windtunnel run solver.c --ranks 4
 
-    With --ranks, MODEL is a program whose ranks run together and communicate, such as by MPI: a Python file, an
-    executable, or a folder. Its DATASET is `program`, of which one task is run unless others are asked for.
+    With --ranks, MODEL is a program whose ranks run together and communicate, such as by MPI: a Python file, one of C
+    or C++, which is compiled, an executable, or a folder. Its DATASET is `program`, of which one task is run unless
+    others are asked for.
 
     Exit codes: 0 every task is ok; 1 the model failed, as a whole or in a task; 2 it could not be run or was cancelled.
     Ctrl-C asks whether to cancel the simulation or to leave it running.
@@ -150,10 +152,16 @@ def gang_fields(
 ) -> dict[str, object]:
     """Return the arguments of `simulations.submit` that make a submission one of a gang, where it leaves them open."""
     communication = communication or COMMUNICATIONS[0]
-    words = _words("--command", command) if command is not None else default_command(model, communication)
-    compiled = {"build": _words("--build", build)} if build is not None else {}
+    compiled = _words("--build", build) if build is not None else None
+    if command is not None:
+        words = _words("--command", command)
+    elif compiled is None:
+        compiled, words = default_start(model, communication)
+    else:
+        words = default_command(model, communication)
+    built = {"build": compiled} if compiled is not None else {}
     return {
-        "gang": {"size": ranks, "communication": communication, "command": words, **compiled},
+        "gang": {"size": ranks, "communication": communication, "command": words, **built},
         "format": format or format_of(model),
         "scenarios": ONE_TASK if scenarios is None and sample is None else scenarios,
     }

@@ -19,6 +19,11 @@ class OutputReference(NamedTuple):
     place: str
 
     @property
+    def output_of_step(self) -> str:
+        """The output, as people name it."""
+        return f"{self.output!r} of step {self.step!r}"
+
+    @property
     def kind(self) -> str:
         """Kind that the output has to have: `model` or `dataset`."""
         return "dataset" if self.place == "dataset" else "model"

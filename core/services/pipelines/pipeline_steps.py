@@ -159,7 +159,7 @@ class PipelineSteps:
                 with self._database.read() as c:
                     is_equal = step.digest == resolved.digest and step.run_state is not None
                     equal = step if is_equal else store.equal_step(c, resolved.digest)
-                if equal is not None:
+                if equal is not None and self._resolution.has_outputs(equal):
                     self._skip(row.id, step, steps, equal)
                     return False
             self._submit(row, step, resolved)
@@ -250,19 +250,27 @@ def change_at_end(step: PipelineStepRow) -> StepChange | None:
         if state not in ENDED:
             return None
         complete = state is ComparisonState.FINISHED
-        reason = None if complete else f"comparison {step.run_id} has {state.value}: {step.run_reason or 'no reason'}"
+        reason = None if complete else _end_of_run(step)
     else:
         if State(step.run_state) not in FINAL:
             return None
         made = made_outputs(step.simulation_outputs)
         complete = step.run_state == State.SUCCEEDED and failures_of(made) is None
-        reason = f"simulation {step.run_id} has {step.run_state}: {step.run_reason or 'no reason'}"
+        reason = _end_of_run(step)
     if complete:
         outputs = step.simulation_outputs
         return StepChange(state=StepState.SUCCEEDED, outputs=outputs)
     if step.attempt <= step.retries:
         return StepChange(state=StepState.READY, attempt=step.attempt + 1, reason=reason)
     return StepChange(state=StepState.FAILED, reason=reason)
+
+
+def _end_of_run(step: PipelineStepRow) -> str:
+    """Return how the run of a step has ended, as a sentence of its reason."""
+    run = f"{'comparison' if step.kind == 'comparison' else 'simulation'} {step.run_id}"
+    if step.run_state == State.CANCELLED:
+        return f"{run} was {step.run_reason or 'cancelled'}"
+    return f"{run} has {step.run_state}: {step.run_reason or 'no reason'}"
 
 
 def _reason_of(id: str, failed: Sequence[tuple[str, str | None]]) -> str:

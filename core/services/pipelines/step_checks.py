@@ -70,6 +70,11 @@ class StepChecks:
             for model in named.known:
                 self._resolver.require_model(model)
         elif step.kind == "comparison":
+            referred = [
+                reference.output_of_step for reference in references_of(step.document) if reference.place == "models"
+            ]
+            if twice := [output for output in referred if referred.count(output) > 1]:
+                raise Invalid(f"`models` has {twice[0]} twice; each can be compared once.")
             document["models"] = named.known
             document["reference"] = None
             self._comparisons.check_known_models(msgspec.convert(document, ComparisonRequest))

@@ -11,7 +11,7 @@ from core.domain.comparisons.comparison_requests import ComparisonRequest
 from core.domain.pipelines.pipeline_requests import StepDocument, output_name, output_of_file
 from core.domain.pipelines.pipeline_states import LABEL, STEP_LABEL
 from core.domain.pipelines.references import OutputReference, replace_references
-from core.domain.submissions.declared_outputs import declared_outputs
+from core.domain.submissions.declared_outputs import MadeOutput, declared_outputs
 from core.domain.submissions.provenance import Provenance
 from core.domain.submissions.stored_documents import decode_document, load_document
 from core.domain.submissions.submission import Submission
@@ -63,6 +63,13 @@ class StepResolution:
         submission = msgspec.convert(document, Submission)
         return ResolvedStep(submission, self._digest_of_submission(submission))
 
+    def has_outputs(self, step: PipelineStepRow) -> bool:
+        """Return whether the models and datasets that a step made are still there."""
+        return all(map(self._is_there, step.made.values()))
+
+    def _is_there(self, output: MadeOutput) -> bool:
+        return output.reference is None or self._resolver.is_there(output.kind, output.reference)
+
     def _output(self, source: PipelineStepRow, reference: OutputReference, *, gang: bool) -> str:
         """Return the reference to the model or the dataset that a reference means; ``gang``: for a gang's step."""
         declared = decode_document(source.document, StepDocument).outputs
@@ -83,6 +90,11 @@ class StepResolution:
         if output.reference is None:
             declare = " `outputs` of that step may declare it, with a `format`." if output.kind == "model" else ""
             raise Invalid(f"step {source.name!r} has no output {name!r}: {output.error}{declare}")
+        if not self._is_there(output):
+            raise Invalid(
+                f"the {output.kind} {output.name!r} that step {source.name!r} made was deleted; run the pipeline again"
+                f" `from` that step"
+            )
         return output.reference
 
     def _digest_of_submission(self, submission: Submission) -> str | None:

@@ -22,7 +22,7 @@ from common.errors import (
 )
 from common.ids import new_id
 from core.domain.scheduling.launches import Gang
-from core.domain.scheduling.states import State
+from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.submission_spec import spec_of
 from core.notifications.change_notifier import ChangeNotifier, Waiters
 from core.notifications.notifier import Notifier
@@ -155,7 +155,12 @@ class TaskLooks:
         if not gang or not msgspec.convert(gang, Gang).attended:
             raise TaskNotAtWork("Only tasks of a program that a runner leads can be looked into (docs/gangs.md).")
         if State(row.state) is not State.RUNNING:
-            raise TaskNotAtWork(f"The simulation is {row.state}. Its tasks can be looked into while they run.")
+            now = (
+                f"has ended ({row.state}); its artifacts and its log are kept"
+                if row.state in FINAL
+                else f"is {row.state}"
+            )
+            raise TaskNotAtWork(f"The simulation {now}. Its tasks can be looked into while they run.")
 
     def _await(self, id: str, until: float) -> LookedAt | None:
         """Wait for the answer to a look; None: there is none in time."""
