@@ -43,9 +43,21 @@ def lower_p_value(values: Floats, null: float, worst: float, weights: Floats | N
         return 0.0 if above.any() else 1.0
     if not above.any():
         return 1.0
-    if not (distances < 0).any():
-        return math.exp(-float(counts @ np.log1p(distances / gap)))
-    return _saddlepoint(np.append(distances, -gap), np.append(counts, 1.0))
+    least = float(distances.min())
+    if least >= 0:
+        return _exact(distances, counts, gap)
+    # That against the least value is exact, and that against a larger mean no smaller.
+    no_less = _exact(distances - least, counts, gap + least)
+    return max(no_less, _saddlepoint(np.append(distances, -gap), np.append(counts, 1.0)))
+
+
+def _exact(distances: Floats, counts: Floats, gap: float) -> float:
+    """Return the probability of `_saddlepoint` if no distance but that of the worst value, ``-gap``, is below 0."""
+    if gap <= 0:
+        return 0.0
+    with np.errstate(over="ignore"):
+        ratios = np.minimum(distances / gap, np.finfo(np.float64).max)
+    return math.exp(-float(counts @ np.log1p(ratios)))
 
 
 def _saddlepoint(distances: Floats, counts: Floats) -> float:
