@@ -503,6 +503,7 @@ _LIKE: Mapping[str, tuple[str, ...]] = {
         "[0017-postgresql]",
         "[0018-sqlite]",
         "[0019-postgresql]",
+        "[0020-sqlite]",
     ),
     "tests/contracts/test_row_attacks.py": (
         "test_an_attack_on_its_rows_leaves_every_task_with_a_result_of_the_model[without a sandbox]",

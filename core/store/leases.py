@@ -93,12 +93,12 @@ _HEARTBEAT = text(
     " AND state='leased' RETURNING cursor, stop"
 )
 _HELD = text(
-    "SELECT cursor, stop, careful, strikes, expiries, task FROM ranges WHERE stage_id=:s AND start=:start"
+    "SELECT cursor, stop, careful, strikes, expiries, death, task FROM ranges WHERE stage_id=:s AND start=:start"
     " AND fencing_token=:f AND state='leased'"
 )
 _RETURN_ALL = text(
     "UPDATE ranges SET state='pending', fencing_token=NULL, launch_id=NULL, worker=NULL, careful=:careful,"
-    " strikes=:strikes, expiries=:expiries, cuts=0, speculative=0"
+    " strikes=:strikes, expiries=:expiries, death=:death, cuts=0, speculative=0"
     " WHERE stage_id=:s AND start=:start AND fencing_token=:f AND cursor=:cursor AND stop=:stop AND state='leased'"
     " RETURNING start"
 )
@@ -107,11 +107,11 @@ _RETURN_DONE = text(
     " AND cursor=:cursor AND stop=:stop AND state='leased' RETURNING start"
 )
 _RETURN_REST = text(
-    "INSERT INTO ranges(stage_id, start, stop, cursor, state, careful, strikes, expiries)"
-    " VALUES(:s, :cursor, :stop, :cursor, 'pending', :careful, :strikes, :expiries)"
+    "INSERT INTO ranges(stage_id, start, stop, cursor, state, careful, strikes, expiries, death)"
+    " VALUES(:s, :cursor, :stop, :cursor, 'pending', :careful, :strikes, :expiries, :death)"
 )
 _POISONED = text(
-    "SELECT r.stage_id, r.start, r.stop FROM ranges r JOIN stages t ON t.id=r.stage_id"
+    "SELECT r.stage_id AS stage, r.start, r.stop, r.death FROM ranges r JOIN stages t ON t.id=r.stage_id"
     " WHERE t.state='open' AND r.state='pending' AND r.strikes>0 AND r.strikes>=:strikes"  # >0: the index's condition
 )
 _SETTLE = text(
@@ -212,7 +212,7 @@ def _lend_returned(c: Connection, stage: Stage, worker: LeasingWorker, now: floa
         return None
     if middle < stop:  # the rest stays returned; it is suspect only if the suspected task lies in it
         rest = {"s": stage.id, "cursor": middle, "stop": stop, "careful": careful if careful >= middle else -1}
-        c.execute(_RETURN_REST, rest | {"strikes": 0, "expiries": 0})
+        c.execute(_RETURN_REST, rest | {"strikes": 0, "expiries": 0, "death": None})
     return Lease(
         stage=stage.id,
         start=start,
@@ -318,12 +318,20 @@ class Remainder:
 
 
 def release(
-    c: Connection, stage: str, start: int, fencing_token: str, *, task: int = -1, witness: bool, blame: bool = True
+    c: Connection,
+    stage: str,
+    start: int,
+    fencing_token: str,
+    *,
+    task: int = -1,
+    death: str | None = None,
+    blame: bool = True,
 ) -> Remainder | None:
     """Release the remainder of a lease whose worker is gone, careful up to the task it last announced.
 
     The task at the cursor is not the suspect once results are batched; so only a witnessed death in careful mode is a
     strike. Without a witness it is an expiry. What the platform ended itself (``blame`` false) counts as nothing.
+    ``death``: why the worker died, as the witness says; None without one.
     """
     held = {"s": stage, "start": start, "f": fencing_token}
     # Each failed attempt means that another transaction moved the cursor, or stole the end.
@@ -331,10 +339,11 @@ def release(
         announced = max(task, row.task)
         suspect = announced if row.cursor <= announced < row.stop else row.cursor
         was_careful = row.careful >= row.cursor
-        strikes = row.strikes + (1 if witness and blame and was_careful else 0)
-        expiries = row.expiries + (1 if blame and not witness else 0)
+        strikes = row.strikes + (1 if death is not None and blame and was_careful else 0)
+        expiries = row.expiries + (1 if death is None and blame else 0)
         back = held | {"cursor": row.cursor, "stop": row.stop, "strikes": strikes, "expiries": expiries}
         back["careful"] = max(suspect, row.careful) if blame else row.careful
+        back["death"] = row.death if death is None else death
         returned = _RETURN_ALL if row.cursor == start else _RETURN_DONE
         if c.execute(returned, back).first() is None:
             continue
@@ -345,9 +354,19 @@ def release(
     return None
 
 
-def poisoned(c: Connection) -> list[tuple[str, int, int]]:
-    """Return (stage, start, stop) of pending ranges whose first task took its last strike; they are never leased."""
-    return [(row.stage_id, row.start, row.stop) for row in c.execute(_POISONED, {"strikes": STRIKES})]
+@dataclass(frozen=True, slots=True)
+class PoisonedRange:
+    """A pending range whose first task took its last strike, and why the last worker died; it is never leased."""
+
+    stage: str
+    start: int
+    stop: int
+    death: str | None
+
+
+def poisoned(c: Connection) -> list[PoisonedRange]:
+    """Return the poisoned ranges of open stages."""
+    return [PoisonedRange(*row) for row in c.execute(_POISONED, {"strikes": STRIKES})]
 
 
 def settle(c: Connection, stage: str, stop: int, segment: Segment) -> bool:
@@ -358,7 +377,7 @@ def settle(c: Connection, stage: str, stop: int, segment: Segment) -> bool:
     record(c, stage, segment)
     if segment.stop < stop:
         rest = {"s": stage, "cursor": segment.stop, "stop": stop, "careful": -1, "strikes": 0, "expiries": 0}
-        c.execute(_RETURN_REST, rest)
+        c.execute(_RETURN_REST, rest | {"death": None})
     return True
 
 

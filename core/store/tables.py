@@ -264,6 +264,7 @@ ranges = Table(
     Column("careful", BigInteger, nullable=False, server_default="-1"),  # up to this task, one result per report
     Column("strikes", Integer, nullable=False, server_default="0"),
     Column("expiries", Integer, nullable=False, server_default="0"),
+    Column("death", Text),  # why the worker died that last struck the first task
     CheckConstraint("start <= cursor AND cursor <= stop"),
     Index(
         "ranges_open",

@@ -81,6 +81,11 @@ def report(database: Database, lease: Lease, since: int, to: int) -> RangePositi
     return database.write(work, durable=False)
 
 
+def crashed(task: int) -> Segment:
+    """Return the segment of a crashed task."""
+    return Segment(start=task, stop=task + 1, object="crashed", offset=0, bytes=1, crc32=0, failed=1)
+
+
 def rows(database: Database, query: str) -> list[Any]:
     with database.read() as c:
         return list(c.execute(text(query)))
@@ -192,7 +197,7 @@ class Interleavings(RuleBasedStateMachine):
                     self.database.now(c),
                 )
             for stage, start, fencing_token in ranges.expired(c, self.database.now(c)):
-                ranges.release(c, stage, start, fencing_token, witness=False)
+                ranges.release(c, stage, start, fencing_token)
 
         self.database.write(work, durable=False)
 
@@ -202,7 +207,9 @@ class Interleavings(RuleBasedStateMachine):
         held_lease = self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1)))
         lease = held_lease.lease
         released = self.database.write(
-            lambda c: ranges.release(c, STAGE, lease.start, lease.fencing_token, task=held_lease.cursor, witness=True),
+            lambda c: ranges.release(
+                c, STAGE, lease.start, lease.fencing_token, task=held_lease.cursor, death="killed"
+            ),
             durable=False,
         )
         if released is not None and released.strikes >= STRIKES:
@@ -212,13 +219,8 @@ class Interleavings(RuleBasedStateMachine):
         """Give every poisoned task its result."""
 
         def work(c: Any) -> None:
-            for stage, start, stop in ranges.poisoned(c):
-                ranges.settle(
-                    c,
-                    stage,
-                    stop,
-                    Segment(start=start, stop=start + 1, object="crashed", offset=0, bytes=1, crc32=0, failed=1),
-                )
+            for found in ranges.poisoned(c):
+                ranges.settle(c, found.stage, found.stop, crashed(found.start))
 
         self.database.write(work, durable=False)
 
@@ -274,7 +276,7 @@ def stage(database: Database) -> Iterator[Database]:
 def test_a_released_range_does_not_hide_the_tasks_that_were_never_leased(stage: Database) -> None:
     first = lend(stage, "a")
     assert first is not None
-    stage.write(lambda c: ranges.release(c, STAGE, first.start, first.fencing_token, witness=False))
+    stage.write(lambda c: ranges.release(c, STAGE, first.start, first.fencing_token))
     released, fresh = lend(stage, "b", rate=1e6), lend(stage, "c")
     assert released is not None and released.start == first.start
     assert fresh is not None and fresh.start >= first.stop
@@ -321,22 +323,13 @@ def test_only_the_task_that_kills_its_worker_is_poisoned_and_not_its_batch(stage
                 crashes += 1
                 released = stage.write(
                     lambda c, lease=lease: ranges.release(
-                        c, STAGE, lease.start, lease.fencing_token, task=20, witness=True
+                        c, STAGE, lease.start, lease.fencing_token, task=20, death="killed"
                     )
                 )
                 if released.strikes >= STRIKES:
                     poisoned.append(released.cursor)
-                    segment = Segment(
-                        start=released.cursor,
-                        stop=released.cursor + 1,
-                        object="crashed",
-                        offset=0,
-                        bytes=1,
-                        crc32=0,
-                        failed=1,
-                    )
                     stage.write(
-                        lambda c, segment=segment, released=released: ranges.settle(c, STAGE, released.stop, segment)
+                        lambda c, released=released: ranges.settle(c, STAGE, released.stop, crashed(released.cursor))
                     )
                 break
             position = report(stage, lease, cursor, to)
@@ -345,13 +338,30 @@ def test_only_the_task_that_kills_its_worker_is_poisoned_and_not_its_batch(stage
     assert poisoned == [20] and crashes == 1 + STRIKES
 
 
+def test_the_process_that_settles_a_poisoned_task_reads_why_its_last_worker_died(stage: Database) -> None:
+    begin(stage, 10)
+    for death in ("an accident", "rank 1 was killed", "rank 2 was killed", "rank 3 was killed"):
+        lease = lend(stage, "d", rate=1e6, workers=1)
+        assert lease is not None
+        stage.write(
+            lambda c, lease=lease, death=death: ranges.release(
+                c, STAGE, lease.start, lease.fencing_token, task=0, death=death
+            )
+        )
+    with stage.read() as c:
+        [found] = ranges.poisoned(c)
+    assert (found.start, found.stop, found.death) == (0, 10, "rank 3 was killed")
+    stage.write(lambda c: ranges.settle(c, STAGE, found.stop, crashed(0)))
+    assert rows(stage, "SELECT start, stop, strikes, death FROM ranges WHERE state='pending'") == [(1, 10, 0, None)]
+
+
 def test_an_expiry_is_never_a_strike(stage: Database, clock: Any) -> None:
     begin(stage, 1)
     for expiries in range(1, 6):
         lease = lend(stage, "d")
         assert lease is not None
         released = stage.write(
-            lambda c, lease=lease: ranges.release(c, STAGE, lease.start, lease.fencing_token, task=0, witness=False)
+            lambda c, lease=lease: ranges.release(c, STAGE, lease.start, lease.fencing_token, task=0)
         )
         assert (released.strikes, released.expiries) == (0, expiries)
 
@@ -359,9 +369,7 @@ def test_an_expiry_is_never_a_strike(stage: Database, clock: Any) -> None:
 def test_a_release_by_the_platform_is_neither_a_strike_nor_an_expiry(stage: Database) -> None:
     lease = lend(stage, "d")
     assert lease is not None
-    released = stage.write(
-        lambda c: ranges.release(c, STAGE, lease.start, lease.fencing_token, task=3, witness=False, blame=False)
-    )
+    released = stage.write(lambda c: ranges.release(c, STAGE, lease.start, lease.fencing_token, task=3, blame=False))
     assert (released.strikes, released.expiries) == (0, 0)
     next_lease = lend(stage, "d")
     assert next_lease is not None and next_lease.careful == -1
@@ -391,7 +399,7 @@ def test_a_lease_that_was_cut_at_its_cursor_is_released_as_done(stage: Database)
     assert lease is not None and report(stage, lease, 0, 2) is not None
     stage.write(lambda c: c.execute(text("UPDATE ranges SET stop=2 WHERE start=0")) and None)
     stage.write(lambda c: ranges.lay(c, STAGE, 2, lease.stop, done=False))
-    assert stage.write(lambda c: ranges.release(c, STAGE, 0, lease.fencing_token, witness=False)) is not None
+    assert stage.write(lambda c: ranges.release(c, STAGE, 0, lease.fencing_token)) is not None
     states = [tuple(row) for row in rows(stage, "SELECT start, state FROM ranges ORDER BY start")]
     assert states == [(0, "done"), (2, "pending")]
 

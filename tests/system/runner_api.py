@@ -231,7 +231,7 @@ class RunnerApi:
 
         def release_all(c: Any) -> None:
             for stage, start, fencing_token in leases.of_launch(c, SIMULATION, LAUNCH):
-                leases.release(c, stage, start, fencing_token, witness=False, blame=False)
+                leases.release(c, stage, start, fencing_token, blame=False)
 
         self.database.write(release_all)
 

@@ -518,5 +518,5 @@ def _end(c: Connection, launch: LiveLaunch) -> bool:
     if not launches.end(c, launch.id):
         return False
     for stage, start, fencing_token in leases.of_launch(c, launch.simulation, launch.id):
-        leases.release(c, stage, start, fencing_token, witness=False, blame=False)
+        leases.release(c, stage, start, fencing_token, blame=False)
     return True

@@ -335,18 +335,20 @@ class Leases:
 
         def take(c: Connection) -> None:
             for stage, start, fencing_token, _ in held:
-                leases.release(c, stage, start, fencing_token, witness=False, blame=False)
+                leases.release(c, stage, start, fencing_token, blame=False)
 
         self._database.write(take, durable=False)
 
     def record_death(self, launch: CachedLaunch, death: DeathReport) -> None:
         """Release the lease of a worker that a runner saw die by itself; the third strike makes the task `crashed`."""
-        remainder = self._database.write(
-            lambda c: leases.release(c, death.stage, death.start, death.fencing_token, task=death.task, witness=True),
-            durable=False,
-        )
+
+        def release(c: Connection) -> leases.Remainder | None:
+            held = death.stage, death.start, death.fencing_token
+            return leases.release(c, *held, task=death.task, death=death.reason[:500])
+
+        remainder = self._database.write(release, durable=False)
         if remainder is not None and remainder.strikes >= STRIKES:
-            self.settle(death.reason)
+            self.settle()
 
     def fail(self, launch: CachedLaunch, reason: str) -> None:
         """Fail the simulation at once, with the reason: its model does not load or does not fit."""
@@ -376,14 +378,15 @@ class Leases:
 
     # -- called by the dispatcher
 
-    def settle(self, reason: str = "its process ended again and again") -> int:
+    def settle(self) -> int:
         """Write the result `crashed` for every poisoned task; return their number. Idempotent."""
         with self._database.read() as c:
-            poisoned = leases.poisoned(c)
+            found = leases.poisoned(c)
         settled = 0
-        for stage, start, stop in poisoned:
+        for poisoned in found:
+            start = poisoned.start
             with self._database.read() as c:
-                simulation = leases.simulation_of(c, stage)
+                simulation = leases.simulation_of(c, poisoned.stage)
                 row = simulations.find(c, simulation)
             try:
                 provenance = provenance_of(row.provenance)
@@ -391,13 +394,15 @@ class Leases:
                 continue  # the dispatcher ends it
             located = TaskPlan(provenance.play.tasks).locate(start)
             labels = self._specs.labels(provenance.dataset, located.index)
-            line = crashed_line(located, start, reason, labels)
+            line = crashed_line(located, start, poisoned.death or "its process ended again and again", labels)
             key = f"results/{simulation}/{start:012d}-{secrets.token_hex(6)}"
             self._put(simulation, key, (line,))
             segment = Segment(
                 start=start, stop=start + 1, object=key, offset=0, bytes=len(line), crc32=zlib.crc32(line), failed=1
             )
-            settled += self._database.write(lambda c: leases.settle(c, stage, stop, segment))  # noqa: B023 - run at once
+            settled += self._database.write(
+                lambda c: leases.settle(c, poisoned.stage, poisoned.stop, segment)  # noqa: B023 - run at once
+            )
             self._notifier.publish(simulation)
         return settled
 
@@ -407,7 +412,7 @@ class Leases:
         def release_expired(c: Connection) -> list[str]:
             hopeless = []
             for stage, start, fencing_token in leases.expired(c, self._database.now(c)):
-                remainder = leases.release(c, stage, start, fencing_token, witness=False)
+                remainder = leases.release(c, stage, start, fencing_token)
                 if remainder is not None and remainder.expiries > EXPIRIES:
                     hopeless.append(leases.simulation_of(c, stage))
             return hopeless
