@@ -106,31 +106,35 @@ class MetricScale:
         """Return the unit of a difference: that of percentages is points, since it is not relative to either."""
         return "points" if self.unit == "%" else self.unit
 
-    def differences(self, first: Floats, second: Floats) -> tuple[Floats, int]:
-        """Return the differences of pairs, positive where the first model is better, and how many were clipped.
+    def unbounded_differences(self, first: Floats, second: Floats) -> Floats:
+        """Return the differences of pairs in the metric's unit, positive where the first model is better.
 
         NaN is a task that is not ``ok``, or one without a number: the worst value, so that failing never is an
-        advantage; two of them are equal. Beside a value that is worse than that one, it is worse by as much as the
-        bound allows. Shapes: (n,) each.
+        advantage; two of them are equal. Without a declared worst value, or beside a value that is worse than that
+        one, it is infinitely worse. Shapes: (n,) each.
         """
-        failed = np.isnan(first), np.isnan(second)
-        values, cut = [], np.zeros(len(first), np.bool_)
-        for played, missing in zip((first, second), failed, strict=True):
-            value = np.where(missing, 0.0 if self.worst is None else self.worst, played)
-            bounded = np.clip(value, self.low, self.high)
-            cut |= bounded != value
-            values.append(bounded if self.higher_is_better else -bounded)
+        sign = 1.0 if self.higher_is_better else -1.0
+        counted = []
+        for side, other in ((first, second), (second, first)):
+            worst = np.full(len(side), -math.inf if self.worst is None else sign * self.worst)
+            worst = np.where(sign * other < worst, -math.inf, worst)
+            counted.append(np.where(np.isnan(side), worst, sign * side))
         with np.errstate(invalid="ignore", over="ignore"):
-            difference = np.where(values[0] == values[1], 0.0, values[0] - values[1])
-        difference = np.where(failed[0] & failed[1], 0.0, difference)
-        for lost, loss in ((failed[0] & ~failed[1], -math.inf), (failed[1] & ~failed[0], math.inf)):
-            advantage = np.sign(difference) == -np.sign(loss)  # the other is worse than the declared worst value
-            difference = np.where(lost & (advantage | (self.worst is None)), loss, difference)
+            difference: Floats = np.where(counted[0] == counted[1], 0.0, counted[0] - counted[1])
+        return difference
+
+    def differences(self, first: Floats, second: Floats) -> tuple[Floats, int]:
+        """Return the differences that are tested, within the bound, and how many were clipped. Shapes: (n,) each."""
+        bounded = [np.clip(played, self.low, self.high) for played in (first, second)]
+        difference = self.unbounded_differences(*bounded)
         if self.kind is ScaleKind.SIGN:
             return np.sign(difference), 0
         if self.kind is ScaleKind.CLIPPED:
-            cut = np.isfinite(difference) & (np.abs(difference) > self.bound)
-        return np.clip(difference, -self.bound, self.bound), int(cut.sum())
+            clipped = np.isfinite(difference) & (np.abs(difference) > self.bound)
+        else:
+            outside = [np.abs(played - kept) > 0 for played, kept in zip((first, second), bounded, strict=True)]
+            clipped = outside[0] | outside[1]
+        return np.clip(difference, -self.bound, self.bound), int(clipped.sum())
 
     def message(self, clipped: int = 0) -> str | None:
         """Return the note on the scale that belongs to each verdict; None if the values were compared as they are.

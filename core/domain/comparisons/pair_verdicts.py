@@ -177,7 +177,7 @@ def differing_pairs(
     ok = np.array([[status == "ok" for status in pair.statuses] for pair in pairs], np.bool_).reshape(-1, 2)
     known = np.flatnonzero(~(np.isnan(first) & ok[:, 0]) & ~(np.isnan(second) & ok[:, 1])).tolist()
     pairs, first, second = [pairs[position] for position in known], first[known], second[known]
-    differences = _unbounded_differences(first, second, scale)
+    differences = scale.unbounded_differences(first, second)
     order = sorted(range(len(pairs)), key=lambda position: (-differences[position], pairs[position].tasks[0]))
     better = [position for position in order[:SCENARIOS] if differences[position] > 0]
     worst_first = sorted(order[-SCENARIOS:], key=lambda position: (differences[position], pairs[position].tasks[0]))
@@ -201,22 +201,6 @@ def differing_pairs(
         return document | ({"params": pair.params} if pair.params else {})
 
     return {"better": list(map(described, better)), "worse": list(map(described, worse))}
-
-
-def _unbounded_differences(first: Floats, second: Floats, scale: MetricScale) -> Floats:
-    """Return the differences in the metric's unit, positive where the first model is better; beyond the bound, too.
-
-    Without a declared worst value, or beside a worse one, a task that is not ``ok`` is infinitely worse.
-    """
-    sign = 1.0 if scale.higher_is_better else -1.0
-    values = []
-    for side, other in ((first, second), (second, first)):
-        worst = np.full(len(side), -math.inf if scale.worst is None else sign * scale.worst)
-        worst = np.where(sign * other < worst, -math.inf, worst)
-        values.append(sign * np.where(np.isnan(side), worst * sign, side))
-    with np.errstate(invalid="ignore", over="ignore"):
-        difference: Floats = np.where(values[0] == values[1], 0.0, values[0] - values[1])
-    return difference
 
 
 def _counted_value(scale: MetricScale) -> Callable[[float], float | None]:
