@@ -47,16 +47,24 @@ class _SentProgram(msgspec.Struct):
     gang: _SentGang | None = None
 
 
+def _gang_of(submission: Mapping[str, object]) -> _SentGang | None:
+    try:
+        return msgspec.convert(submission, _SentProgram).gang
+    except msgspec.ValidationError:  # which the platform refuses
+        return None
+
+
+def program_format(model: str, submission: Mapping[str, object]) -> str | None:
+    """Return the format to send a file in: of the program of a gang, as `format_of`; None without a gang."""
+    return None if _gang_of(submission) is None else format_of(model)
+
+
 def names_file(model: str | os.PathLike[str], submission: Mapping[str, object]) -> bool:
     """Return whether the commands of a submission's gang have the name of a file, which then has to keep it.
 
     Raise WindtunnelError for a Python file: it is `model.py`, so that the packages that it declares are found.
     """
-    source = source_of(model)
-    try:
-        gang = msgspec.convert(submission, _SentProgram).gang
-    except msgspec.ValidationError:  # which the platform refuses
-        return False
+    source, gang = source_of(model), _gang_of(submission)
     if gang is None or not isinstance(source, LocalModel) or source.path.is_dir():
         return False
     name, commands = source.path.name, (*gang.command, *gang.build)

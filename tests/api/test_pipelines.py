@@ -354,6 +354,13 @@ TRAINED_DATA = {"from": "train", "output": "data.zip"}
         ([plain("a"), {"name": "b", "submission": {"dataset": "noop", "model": LEFT}}], "'a', which leaves no files"),
         ([TRAIN, {"name": "b", "submission": {"dataset": "nop", "model": TRAINED}}], "Step 'b': There is no dataset"),
         ([TRAIN, {"name": "b", "submission": {"dataset": "noop", "model": TRAINED, "params": {"x": 1}}}], "Step 'b': "),
+        (
+            [
+                {"name": "a", "submission": {"dataset": "fmu", "model": "mine"}},
+                {"name": "b", "submission": {"dataset": "noop", "model": LEFT}},
+            ],
+            "Step 'a': fmu is a template",
+        ),
         ([TRAIN, {"name": "b", "submission": {"dataset": TRAINED_DATA, "model": "no"}}], "Step 'b': There is no model"),
         (
             [TRAIN, {**COMPARE, "comparison": {**COMPARE["comparison"], "models": [TRAINED, "no"]}, "after": []}],

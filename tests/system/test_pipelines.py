@@ -94,6 +94,15 @@ def test_what_a_step_trains_is_evaluated_and_compared_from_the_command_line(
     assert windtunnel("pipeline", "show", pipeline.id).returncode == 2
 
 
+def test_a_script_of_a_step_with_a_gang_keeps_the_name_that_its_command_has(windtunnel: Run, tmp_path: Path) -> None:
+    (tmp_path / "solve.sh").write_text('#!/bin/sh\necho "{\\"solved\\": 1}"\n')
+    gang = {"size": 1, "command": ["sh", "solve.sh"]}
+    solve = {"dataset": "program", "model": "solve.sh", "scenarios": "0", "gang": gang}
+    (tmp_path / "steps.json").write_text(json.dumps({"steps": [{"name": "solve", "submission": solve}]}))
+    outcome = windtunnel("pipeline", "steps.json")
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
 def test_a_pipeline_that_fails_ends_the_command_with_1_and_says_which_step(windtunnel: Run, tmp_path: Path) -> None:
     broken = steps(0.5)
     broken[0]["submission"]["params"] = {"pull": 1}

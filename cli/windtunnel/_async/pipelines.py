@@ -10,6 +10,7 @@ from windtunnel._async.events import events
 from windtunnel._async.models import AsyncModels
 from windtunnel._async.pages import pages
 from windtunnel._async.transport import AsyncTransport, path
+from windtunnel.gang_programs import names_file, program_format
 from windtunnel.pipeline_records import Pipeline
 from windtunnel.records import Event, read
 from windtunnel.short_ids import PIPELINES, WHOLE_LENGTH
@@ -53,20 +54,25 @@ class AsyncPipelines:
                 for place in ("model", "models", "reference"):
                     value = replaced.get(place)
                     if isinstance(value, list):
-                        replaced[place] = [await self._name_of(item, folder) for item in value]
+                        replaced[place] = [await self._name_of(item, folder, document) for item in value]
                     elif value is not None:
-                        replaced[place] = await self._name_of(value, folder)
+                        replaced[place] = await self._name_of(value, folder, document)
                 for member, selection in document.items():
                     if member == "scenarios" and not isinstance(selection, str | Mapping | None):
                         replaced[member] = submissions.scenarios(selection)
                 sent[kind] = submissions.plain(replaced)
         return sent
 
-    async def _name_of(self, model: object, folder: Path) -> object:
-        """Return the name of a model that is a file, after its upload; all else as it is."""
-        if isinstance(model, str) and self._is_sent(model, folder):
-            return await self._models.stored(folder / model)
-        return model
+    async def _name_of(self, model: object, folder: Path, document: Mapping[str, object]) -> object:
+        """Return the name of a model that is a file, after its upload; all else as it is.
+
+        ``document``: the submission or comparison of the model. If it has a gang, then the file is its program.
+        """
+        if not isinstance(model, str) or not self._is_sent(model, folder):
+            return model
+        file = folder / model
+        format = program_format(str(file), document)
+        return await self._models.stored(file, format=format, packed=names_file(file, document))
 
     @staticmethod
     def _is_sent(model: str, folder: Path) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import msgspec
 
-from common.errors import Invalid, NotFound, PlatformError, StoreUnavailable
+from common.errors import Invalid, PlatformError, StoreUnavailable
 from core.domain.comparisons.comparison_requests import ComparisonRequest
 from core.domain.pipelines.pipeline_requests import StepRequest
 from core.domain.pipelines.pipeline_states import LABEL, STEP_LABEL
@@ -42,7 +42,9 @@ class StepChecks:
             return False
         try:
             return dataset is None or self._resolver.is_of_gangs(dataset)
-        except NotFound:
+        except StoreUnavailable:
+            raise
+        except PlatformError:
             return True  # `check` refuses it
 
     def check(self, step: StepRequest) -> None:
