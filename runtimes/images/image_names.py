@@ -54,7 +54,7 @@ class Image:
 @functools.cache
 def images() -> dict[str, Image]:
     """Return every image by its name without prefix."""
-    simulators = catalogue.simulators()
+    simulators, converters = catalogue.simulators(), catalogue.converters()
     entries = [
         Image(
             name="server",
@@ -66,7 +66,8 @@ def images() -> dict[str, Image]:
             name="jobs",
             description="Windtunnel's server with the simulators that draw replays and the converters of maps",
             sources=SERVER,
-            brings=(*simulators.values(), *catalogue.converters().values()),
+            # Simulators with the same packages have one folder.
+            brings=tuple({each.digest: each for each in (*simulators.values(), *converters.values())}.values()),
         ),
     ]
     model_servers = {

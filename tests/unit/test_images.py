@@ -55,6 +55,13 @@ def test_the_servers_image_brings_what_gangs_are_sent_and_no_framework() -> None
     assert [name for name, image in image_names.images().items() if set(image.brings) & set(sent)] == ["server"]
 
 
+def test_the_image_of_jobs_brings_every_simulator_once_also_those_with_equal_packages() -> None:
+    simulators = [environment.digest for environment in catalogue.simulators().values()]
+    assert len(simulators) > len(set(simulators)), "`flow` and `noop` have the same packages"
+    brought = [environment.digest for environment in image_names.images()["jobs"].brings]
+    assert len(brought) == len(set(brought)) and set(simulators) <= set(brought)
+
+
 def test_sources_are_named_by_content_without_bytecode(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/first.py").write_text("1")
