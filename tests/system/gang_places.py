@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -277,6 +278,7 @@ class PodsPlace:
         declared |= {} if data is None else {"play": "of the dataset"}
         numbers = itertools.count()
         with contextlib.ExitStack() as stack:
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)  # 350 MB of packages, forty times
             stack.callback(runner_api.close)
             gang_of_pods = PodsGang(
                 runner_api, lambda: GangPods(folder / f"gang-{next(numbers)}", runner_api, options, **declared)
