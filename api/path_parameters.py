@@ -11,6 +11,7 @@ PARAMETERS: Mapping[tuple[str, str], tuple[str, str | int]] = {
     ("simulations", "task"): ("Number of the task, from 0; -1 for the simulation as a whole.", 0),
     ("simulations", "connection"): ("Id of the connection, as in the answer to its request.", EXAMPLE_ID),
     ("simulations", "name"): ("Name of the artifact, which may contain folders.", "trace.f32.zz"),
+    ("simulations", "picture"): ("Name of the artifact that is a picture, which may contain folders.", "flow.svg"),
     ("comparisons", "id"): ("Id of the comparison, as in the answer to its request.", EXAMPLE_ID),
     ("pipelines", "id"): ("Id of the pipeline, as in the answer to its request.", EXAMPLE_ID),
     ("imports", "id"): ("Id of the import, as in the answer to its request.", EXAMPLE_ID),

@@ -167,17 +167,17 @@ def get_task_replay(query: dict[str, Any], id: str, task: int) -> Response:
 
 
 @blueprint.operation(
-    "GET /tasks/<task:task>/pictures/<file:name>",
+    "GET /tasks/<task:task>/pictures/<file:picture>",
     Success(description="The picture.", media={"*/*": BINARY}, headers=DOWNLOAD_HEADERS),
     other_responses={206: PARTIAL_CONTENT | {"content": {"*/*": {"schema": BINARY}}}, 304: NOT_MODIFIED},
     errors=[UnknownSimulation, UnknownArtifact, NotAcceptable, PreconditionFailed, RangeNotSatisfiable],
 )
 @blueprint.takes(RangeHeaders, location="headers")
-def get_task_picture(headers: dict[str, object], id: str, task: int, name: str) -> Response:
+def get_task_picture(headers: dict[str, object], id: str, task: int, picture: str) -> Response:
     """Get an artifact of a task as a picture, to be shown in a page
 
     A PNG, JPEG, WebP or SVG, by its content and not by its name, of at most 16 MiB (SVG: 2 MiB) and the pixels of a
     4K screen. Anything else is refused with 406. No script runs in an SVG, and nothing is loaded for it.
     """
-    picture = as_picture(services().results.artifact(id, task, name))
-    return serve(picture.read, size=picture.size, etag=picture.etag, media_type=picture.media_type, headers=SANDBOXED)
+    shown = as_picture(services().results.artifact(id, task, picture))
+    return serve(shown.read, size=shown.size, etag=shown.etag, media_type=shown.media_type, headers=SANDBOXED)

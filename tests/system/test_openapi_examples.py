@@ -22,6 +22,13 @@ from tests.system.test_datasets import dataset_json, register, tar
 from tests.waiting import until
 
 MODEL = b"class Model:\n    def act(self, observation):\n        return [0.0, 0.0]\n"
+#: A program that leaves the picture which an example names.
+DRAWING = """
+import os, pathlib
+picture = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><path d="M0 0L9 9"/></svg>'
+pathlib.Path(os.environ["WINDTUNNEL_OUTPUT"], "flow.svg").write_text(picture)
+print('{"drawn": 1}')
+"""
 #: Operations with examples that this platform cannot answer with a success, each with the reason.
 LEFT_OUT = {
     **dict.fromkeys(
@@ -86,6 +93,12 @@ class Examples:
             )  # fmt: skip
         return self._finished
 
+    def drawn(self) -> str:
+        """Return the id of a simulation that has ended, whose first task has left a picture."""
+        assert self._http.put("/v1/models/drawing?filename=drawing.py", content=DRAWING.encode()).is_success
+        gang = {"size": 1, "command": ["python", "model.py"]}
+        return self.finished(dataset="program", model="drawing", scenarios={"range": [0, 1]}, gang=gang)
+
     def comparison(self, *, ended: bool) -> str:
         """Return the id of a comparison; one that has not ended plays for minutes."""
         self.cancel_all()
@@ -122,6 +135,8 @@ class Examples:
                 return self.waiting()
             case "delete_simulation" | "retry_simulation" | "retry_simulations" | "watch_simulation_events":
                 return self.finished(**quick)
+            case "get_task_picture":
+                return self.drawn()
             case "compare_simulations":
                 return self.swept()
             case "get_import":
