@@ -35,7 +35,7 @@ class TaskFileQuery(Strict):
         description="Where the bytes begin; counted from the end if it is negative.",
     )
     length = Whole(1, LARGEST_PIECE, text=True, load_default=LARGEST_PIECE, description="Most bytes that are sent.")
-    wait = Whole(
+    wait_seconds = Whole(
         0,
         LONGEST_WAIT,
         text=True,

@@ -45,7 +45,7 @@ class FilePosition(msgspec.Struct):
     path: str
     offset: int
     length: int
-    wait: int
+    wait_seconds: int
 
 
 class ListPosition(msgspec.Struct):
@@ -90,13 +90,13 @@ def list_task_files(query: object, id: str, task: int) -> dict[str, object]:
 def get_task_file(query: object, id: str, task: int) -> Response:
     """Read a file of a task that runs
 
-    A piece of it. Go on at `File-Offset` plus the bytes; with `wait`, until there are more. The output of each rank is
-    in `logs/<rank>`, of which the beginning is dropped when it is long.
+    A piece of it. Go on at `File-Offset` plus the bytes; with `wait_seconds`, until there are more. The output of each
+    rank is in `logs/<rank>`, of which the beginning is dropped when it is long.
     """
     require_free_stream()
     asked = msgspec.convert(query, FilePosition)
     seen = services().looks.read(
-        id, task, asked.path, by=caller(), offset=asked.offset, length=asked.length, wait=asked.wait
+        id, task, asked.path, by=caller(), offset=asked.offset, length=asked.length, wait=asked.wait_seconds
     )
     headers = {
         **SANDBOXED,

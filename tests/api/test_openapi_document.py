@@ -11,6 +11,8 @@ import yaml
 from api import application
 
 Named = tuple[str, Mapping[str, Any]]
+#: Methods that each object of Java has and none may override; a generated client has a method for each parameter.
+FINAL_METHODS = {"getClass", "notify", "notifyAll", "wait"}
 
 
 @pytest.fixture(scope="module")
@@ -188,3 +190,7 @@ def test_no_text_refers_to_files_that_a_reader_of_swagger_ui_does_not_have(docum
 def test_no_schema_has_members_that_a_generated_client_of_go_cannot_tell_apart(document: dict[str, Any]) -> None:
     names = {name for name, _ in properties(document)}
     assert [name for name in names if f"{name}_ok" in names] == [], "`mean` has GetMeanOk, and so has `mean_ok`"
+
+
+def test_no_parameter_has_the_name_of_a_method_that_a_generated_client_cannot_have(document: dict[str, Any]) -> None:
+    assert [name for name, _ in parameters(document) if name.rpartition(" ")[2] in FINAL_METHODS] == []

@@ -108,7 +108,7 @@ class PlatformGang:
         return {entry["name"] for entry in answer.json()["entries"]} if answer.is_success else set()
 
     def read(self, path: str, offset: int = 0, wait: int = 0) -> bytes:
-        query = {"path": path, "offset": offset, "wait": wait}
+        query = {"path": path, "offset": offset, "wait_seconds": wait}
         answer = self._platform.http.get(f"/v1/simulations/{self.id}/tasks/0/files/content", params=query)
         assert answer.is_success, answer.text
         return answer.content

@@ -200,7 +200,7 @@ def test_a_person_follows_a_file_of_a_running_task_and_the_look_is_recorded(open
     text, offset, pieces = b"", 0, 0
     began = time.monotonic()
     while text.count(b"\n") < 20:
-        query = {"path": "output/residuals.csv", "offset": offset, "wait": 20}
+        query = {"path": "output/residuals.csv", "offset": offset, "wait_seconds": 20}
         answer = open_platform.http.get(f"{address}/content", params=query)
         assert answer.status_code == 200, answer.text
         assert answer.headers["Content-Security-Policy"].startswith("sandbox")

@@ -17,7 +17,7 @@ class GrowingFile extends FollowedText {
     while (!signal.aborted) {
       try {
         const wait = offset < 0 ? 0 : WAIT;
-        const answer = await fetch(`${this.getAttribute("src")}&offset=${offset}&wait=${wait}`, { signal });
+        const answer = await fetch(`${this.getAttribute("src")}&offset=${offset}&wait_seconds=${wait}`, { signal });
         if (answer.status === 503) {
           await new Promise((done) => setTimeout(done, PAUSE));
           continue;

@@ -39,7 +39,7 @@ class Looks:
 
         ``wait``: seconds to wait for bytes, if there are none yet.
         """
-        params = {"path": file, "offset": offset, "wait": wait or None}
+        params = {"path": file, "offset": offset, "wait_seconds": wait or None}
         response = self._transport.request(
             "GET", path("simulations", id, "tasks", task, "files", "content"), params=params
         )
