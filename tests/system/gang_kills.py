@@ -30,6 +30,8 @@ KINDS: Mapping[str, str] = {
 NAMESPACES = ("net", "mnt", "pid", "ipc")
 #: Ranks of the gangs that are killed; seconds between two looks at what their processes have.
 RANKS, INTERVAL = 2, 0.25
+#: Clock ticks a second.
+TICKS = os.sysconf("SC_CLK_TCK")
 #: The state of a TCP socket that listens (include/net/tcp_states.h).
 LISTEN = 10
 #: The machine's own, in which this process is.
@@ -52,9 +54,10 @@ class GangSight:
 
     gang: StartedGang
     mark: str
-    #: All processes that were seen, and the namespaces and listening sockets (inodes) that they had.
+    #: All processes that were seen, and the namespaces and listening sockets (inodes) that they had. Of a namespace
+    #: the clock tick since boot at which it was last seen: the kernel gives its number to a new one once it is gone.
     seen: set[tuple[int, int]] = field(default_factory=set)
-    namespaces: set[str] = field(default_factory=set)
+    namespaces: dict[str, int] = field(default_factory=dict)
     listening: set[str] = field(default_factory=set)
     _remember_at: float = 0.0
 
@@ -92,7 +95,7 @@ class GangSight:
         with contextlib.suppress(OSError):
             for name in NAMESPACES:
                 if (namespace := os.readlink(f"/proc/{pid}/ns/{name}")) != OWN[name]:
-                    self.namespaces.add(namespace)
+                    self.namespaces[namespace] = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
             listening = inodes_that_listen(Path(f"/proc/{pid}/net"))
             for link in Path(f"/proc/{pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
@@ -130,12 +133,12 @@ class GangSight:
         for pid, started_at in self.seen:
             if lives(pid, started_at):
                 yield f"process {pid}: {command_line(pid)[:200]}"
-        for pid, _ in census():
-            if self.mark in (line := command_line(pid)) and (pid, _) not in self.seen:
+        for pid, (_, started_at) in census():
+            if self.mark in (line := command_line(pid)) and (pid, started_at) not in self.seen:
                 yield f"process {pid}: {line[:200]}"
             with contextlib.suppress(OSError):
                 for name in NAMESPACES:
-                    if os.readlink(f"/proc/{pid}/ns/{name}") in self.namespaces:
+                    if started_at <= self.namespaces.get(os.readlink(f"/proc/{pid}/ns/{name}"), -1):
                         yield f"namespace {name} with process {pid}: {line[:200]}"
         if ports := self.listening & inodes_that_listen(Path("/proc/self/net")):
             yield f"listening sockets {ports}"

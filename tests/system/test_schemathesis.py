@@ -40,6 +40,10 @@ checks.response_schema_conformance.enabled = false
 include-operation-id = "watch_comparison_events"
 checks.response_schema_conformance.enabled = false
 
+[[operations]]
+include-operation-id = "watch_pipeline_events"
+checks.response_schema_conformance.enabled = false
+
 # a stream that does not end: tests/api/test_simulation_lists.py
 [[operations]]
 include-operation-id = "watch_simulations"
