@@ -1,15 +1,20 @@
 """The lease client against the real runner API: the platform's changes to a lease reach the worker's shared page."""
 
+import contextlib
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from runtimes.harness.gang.delivered_files import DeliveredFile
 from runtimes.harness.gang.gang_runner import GangPage
+from runtimes.harness.gang.task_storage import TaskFileClient
 from runtimes.harness.runner.framed_socket import Batch
 from runtimes.harness.runner.lease_client import HeldLease, LeaseClient
 from runtimes.harness.runner.runner_api_client import Credentials
+from runtimes.harness.runner.runner_api_messages import TaskFileHeader
 from tests.api.answers import line
 from tests.system.runner_api import LAUNCH, TOKEN, RunnerApi
 
@@ -24,9 +29,13 @@ def runner_api(tmp_path: Path) -> Iterator[RunnerApi]:
     runner_api.close()
 
 
+def credentials(runner_api: RunnerApi) -> Credentials:
+    return Credentials(url=runner_api.url, launch=LAUNCH, token=TOKEN)
+
+
 @pytest.fixture
 def leases(runner_api: RunnerApi) -> LeaseClient:
-    return LeaseClient(Credentials(url=runner_api.url, launch=LAUNCH, token=TOKEN), threading.Event())
+    return LeaseClient(credentials(runner_api), threading.Event())
 
 
 def results(since: int, to: int) -> Batch:
@@ -96,3 +105,16 @@ def test_a_runner_that_stops_releases_the_lease_in_use_and_the_lease_just_grante
     leases.release(5.0)
     assert runner_api.count_leases() == 0
     assert leases.holders[0].next(page) is None
+
+
+def test_a_file_of_a_lost_lease_is_refused_although_its_body_is_not_read(
+    runner_api: RunnerApi, leases: LeaseClient, tmp_path: Path
+) -> None:
+    granted = begin_lease(leases, "0")[0].granted
+    runner_api.release()
+    (tmp_path / "field").write_bytes(bytes(5 << 20))
+    file = DeliveredFile(0, "field", os.open(tmp_path / "field", os.O_RDONLY), 5 << 20)
+    header = TaskFileHeader(stage=granted.stage, start=granted.start, fencing_token=granted.fencing_token, task=0)
+    client = TaskFileClient(credentials(runner_api), threading.Event(), patience=2.0)
+    with contextlib.closing(file):
+        assert client.store("output", header, file) is None

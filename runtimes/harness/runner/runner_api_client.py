@@ -1,5 +1,6 @@
 """Client of the runner API: retries with exponential back-off until the runner API answers or its patience ends."""
 
+import contextlib
 import encodings.idna  # noqa: F401 - every connection imports it, a forked runner once more for itself
 import http.client
 import random
@@ -192,7 +193,10 @@ class RunnerApiClient(RunnerApi):
     ) -> tuple[int, bytes]:
         if self._connection is None:
             self._connection = connection(self._url, self._time_out)
-        self._connection.request(method, self._path + path, body, {**self._headers, **headers})
+        # A server that refuses a request may answer, and close, before it has read the body: its answer is there to be
+        # read (RFC 9112, 9.6; urllib3 does the same). Without it a lost lease would look like an outage.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.request(method, self._path + path, body, {**self._headers, **headers})
         response = self._connection.getresponse()
         return response.status, response.read()
 
