@@ -5,18 +5,19 @@ import re
 import stat
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from windtunnel.errors import WindtunnelError
 from windtunnel.folder_files import folder_files
-from windtunnel.model_sources import LocalModel, ReferencedModel, source_of
+from windtunnel.model_sources import LocalModel, ReferencedModel, Source, StoredModel, source_of
 
 #: How the replicas of a gang find each other; a platform has others too, for hardware that one machine lacks.
 COMMUNICATIONS = ("mpi", "torch", "tensorflow", "jax", "none")
-#: The format of every program but a Python file.
-FORMAT = "gang_program"
+#: The format of every program but a Python file, and its runtime.
+FORMAT, RUNTIME = "gang_program", "native"
 #: The dataset of programs, and the one task that is run if no others are asked for.
 DATASET, ONE_TASK = "program", {"range": [0, 1]}
 #: Names that a single file has in the program's working directory.
@@ -30,12 +31,12 @@ FORTRAN = (".f", ".for", ".f77", ".f90", ".f95", ".f03", ".f08")
 EXECUTABLE = (b"\x7fELF", b"#!")
 
 
-def format_of(model: str) -> str | None:
-    """Return the format to send a program in; None where the platform knows it: of a Python file and a stored model."""
-    source = source_of(model)
-    sent = source.path.name if isinstance(source, LocalModel) else None
-    sent = source.reference if isinstance(source, ReferencedModel) else sent
-    return None if sent is None or sent.lower().endswith(".py") else FORMAT
+@dataclass(frozen=True, slots=True)
+class SentModel:
+    """How the model of a submission is sent: in which format, None: the platform detects it; a file as an archive."""
+
+    format: str | None
+    packed: bool
 
 
 class _SentGang(msgspec.Struct):
@@ -45,27 +46,37 @@ class _SentGang(msgspec.Struct):
 
 class _SentProgram(msgspec.Struct):
     gang: _SentGang | None = None
+    runtime: str | None = None
 
 
-def _gang_of(submission: Mapping[str, object]) -> _SentGang | None:
-    try:
-        return msgspec.convert(submission, _SentProgram).gang
-    except msgspec.ValidationError:  # which the platform refuses
-        return None
+def sent_model(model: str | os.PathLike[str], submission: Mapping[str, object], format: str | None = None) -> SentModel:
+    """Return how the model of a submission is sent, whose ``format`` a user may have named.
 
-
-def program_format(model: str, submission: Mapping[str, object]) -> str | None:
-    """Return the format to send a file in: of the program of a gang, as `format_of`; None without a gang."""
-    return None if _gang_of(submission) is None else format_of(model)
-
-
-def names_file(model: str | os.PathLike[str], submission: Mapping[str, object]) -> bool:
-    """Return whether the commands of a submission's gang have the name of a file, which then has to keep it.
-
-    Raise WindtunnelError for a Python file: it is `model.py`, so that the packages that it declares are found.
+    The program of a gang is one in any format. It keeps its name if the commands of the gang have that. Raise
+    WindtunnelError if these name a Python file: it is `model.py`, so that the packages that it declares are found.
     """
-    source, gang = source_of(model), _gang_of(submission)
-    if gang is None or not isinstance(source, LocalModel) or source.path.is_dir():
+    try:
+        sent = msgspec.convert(submission, _SentProgram)
+    except msgspec.ValidationError:  # which the platform refuses
+        return SentModel(format, packed=False)
+    gang, source = sent.gang, source_of(model)
+    # A packaged case has a command of its own, and a gang only to be sent on other ranks.
+    if gang is None or not gang.command or sent.runtime not in {None, RUNTIME}:
+        return SentModel(format, packed=False)
+    return SentModel(format or _format_of(source), packed=_names_file(source, gang))
+
+
+def _format_of(source: Source) -> str | None:
+    """Return the format of a gang's program; None where the platform knows it: of Python and of a stored model."""
+    if isinstance(source, StoredModel):
+        return None
+    name = source.path.name if isinstance(source, LocalModel) else source.reference
+    return None if name.lower().endswith(".py") else FORMAT
+
+
+def _names_file(source: Source, gang: _SentGang) -> bool:
+    """Return whether the commands of a gang have the name of a file, which then has to keep it."""
+    if not isinstance(source, LocalModel) or source.path.is_dir():
         return False
     name, commands = source.path.name, (*gang.command, *gang.build)
     words = {word.removeprefix("./") for command in commands for word in re.split(r"[\s;&|<>()'\"]+", command)}
@@ -79,21 +90,22 @@ def names_file(model: str | os.PathLike[str], submission: Mapping[str, object]) 
     return True
 
 
-def default_start(model: str, communication: str) -> tuple[list[str] | None, list[str]]:
-    """Return the commands that compile a program, if it is a source file for MPI, and that start it.
+def default_start(model: str, communication: str, build: list[str] | None = None) -> tuple[list[str] | None, list[str]]:
+    """Return the commands that compile a program, given or if it is a source file for MPI, and that start it.
 
     Raise WindtunnelError if the file does not tell them, also for Fortran, of which the platform has no compiler.
     """
     source = source_of(model)
-    path = source.path if isinstance(source, LocalModel) and source.path.is_file() else None
-    if path is not None and path.suffix.lower() in FORTRAN:
-        raise WindtunnelError(
-            f"{model}: the platform's MPI has no compiler for Fortran. Send a program that you have compiled, or name"
-            " gfortran among the packages of a case (docs/programs.md#languages)."
-        )
-    if path is not None and communication == "mpi" and (compiler := COMPILERS.get(path.suffix.lower())) is not None:
-        return [compiler, "-O2", path.name, "-o", path.stem, "-lm"], [f"./{path.stem}"]
-    return None, default_command(model, communication)
+    if build is None and isinstance(source, LocalModel) and source.path.is_file():
+        name, stem, suffix = source.path.name, source.path.stem, source.path.suffix.lower()
+        if suffix in FORTRAN:
+            raise WindtunnelError(
+                f"{model}: the platform's MPI has no compiler for Fortran. Send a program that you have compiled, or"
+                " name gfortran among the packages of a case (docs/programs.md#languages)."
+            )
+        if communication == "mpi" and suffix in COMPILERS:
+            return [COMPILERS[suffix], "-O2", name, "-o", stem, "-lm"], [f"./{stem}"]
+    return build, default_command(model, communication)
 
 
 def default_command(model: str, communication: str) -> list[str]:

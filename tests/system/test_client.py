@@ -137,6 +137,17 @@ def test_a_model_is_run_and_its_results_are_read_in_every_form(client: Client, t
         assert content.testzip() is None
 
 
+def test_a_script_is_the_program_of_a_gang_and_keeps_the_name_that_the_command_has(
+    client: Client, tmp_path: Path
+) -> None:
+    program = tmp_path / "answer.sh"
+    program.write_text("#!/bin/sh\necho '{\"answer\": 42}'\n")
+    gang = {"size": 1, "communication": "none", "command": ["sh", "answer.sh"]}
+    simulation = client.simulations.run(program, "program", scenarios=0, gang=gang)
+    assert simulation.ok, simulation.reason
+    assert [record.metrics["answer"] for record in client.simulations.results(simulation.id)] == [42]
+
+
 def test_a_script_that_has_read_a_table_ends_without_an_error(client: Client, platform: PlatformProcess) -> None:
     simulation = client.simulations.run(ECHO, "noop", scenarios="0-19")
     # Four at a time on any number of processors: a thread of Arrow has to be late.

@@ -12,7 +12,7 @@ from windtunnel.commands import cli
 from windtunnel.commands.run import command as run
 from windtunnel.commands.run import gang_fields
 from windtunnel.errors import WindtunnelError
-from windtunnel.gang_programs import FORMAT, default_command, format_of, names_file
+from windtunnel.gang_programs import FORMAT, SentModel, default_command, sent_model
 
 
 @pytest.fixture(autouse=True)
@@ -111,24 +111,39 @@ def test_a_source_file_is_compiled_for_mpi_unless_a_command_is_given(name: str, 
 )
 def test_a_file_keeps_its_name_where_a_command_has_it(words: list[str], named: bool) -> None:
     written("solver.c", b"int main() {}")
-    for gang in ({"command": words}, {"command": ["x"], "build": words}):
-        assert names_file("solver.c", {"gang": gang}) is named
-    assert names_file("solver.c", {}) is names_file("stored", {"gang": {"command": ["stored"]}}) is False
-    assert names_file("solver.c", {"gang": {"command": "solver.c"}}) is False, "the platform refuses it"
+    assert sent_model("solver.c", {"gang": {"command": words}}) == SentModel(FORMAT, packed=named)
+    assert sent_model("solver.c", {"gang": {"command": ["x"], "build": words}}).packed is named
+    assert not sent_model("stored", {"gang": {"command": ["stored"]}}).packed
     with pytest.raises(WindtunnelError, match=r"write --command 'python model\.py'"):
-        names_file(written("heat.py"), {"gang": {"command": ["python", "heat.py"]}})
+        sent_model(written("heat.py"), {"gang": {"command": ["python", "heat.py"]}})
 
 
 def test_the_format_of_a_program_is_named_unless_it_is_python_or_stored() -> None:
-    assert format_of(written("heat", b"#!")) == format_of("s3://bucket/heat.zip") == FORMAT
-    assert format_of(written("heat.py")) is format_of("heat-1d") is format_of("s3://bucket/heat.py") is None
+    gang = {"gang": {"command": ["x"]}}
+    for program in (written("heat", b"#!"), Path("heat"), "s3://bucket/heat.zip"):
+        assert sent_model(program, gang).format == FORMAT
+        assert sent_model(program, gang, "wasi").format == "wasi", "the user's own counts"
+    for known in (written("heat.py"), "heat-1d", "s3://bucket/heat.py"):
+        assert sent_model(known, gang).format is None
+
+
+@pytest.mark.parametrize(
+    "submission",
+    [
+        {},
+        {"gang": {"size": 2}},  # of a packaged case
+        {"gang": {"command": ["lmp"]}, "runtime": "package"},
+        {"gang": {"command": "solver"}},  # which the platform refuses
+    ],
+)
+def test_a_model_that_is_not_the_program_of_a_gang_is_sent_as_it_is(submission: dict[str, Any]) -> None:
+    assert sent_model(written("solver", b"#!"), submission) == SentModel(None, packed=False)
 
 
 def test_a_gang_runs_one_task_unless_others_are_asked_for() -> None:
     name = written("heat.py")
     assert fields(name, "--ranks", "4") == {
         "gang": {"size": 4, "communication": "mpi", "command": ["python", "-m", "mpi4py", "model.py"]},
-        "format": None,
         "scenarios": {"range": [0, 1]},
     }
     assert fields(name, "--ranks", "2", "--scenarios", "0-9")["scenarios"] == "0-9"

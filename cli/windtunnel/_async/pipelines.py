@@ -10,7 +10,7 @@ from windtunnel._async.events import events
 from windtunnel._async.models import AsyncModels
 from windtunnel._async.pages import pages
 from windtunnel._async.transport import AsyncTransport, path
-from windtunnel.gang_programs import names_file, program_format
+from windtunnel.gang_programs import sent_model
 from windtunnel.pipeline_records import Pipeline
 from windtunnel.records import Event, read
 from windtunnel.short_ids import PIPELINES, WHOLE_LENGTH
@@ -51,15 +51,13 @@ class AsyncPipelines:
             document = sent.get(kind)
             if isinstance(document, Mapping):
                 replaced = dict(document)
-                for place in ("model", "models", "reference"):
-                    value = replaced.get(place)
-                    if isinstance(value, list):
-                        replaced[place] = [await self._name_of(item, folder, document) for item in value]
-                    elif value is not None:
-                        replaced[place] = await self._name_of(value, folder, document)
-                for member, selection in document.items():
-                    if member == "scenarios" and not isinstance(selection, str | Mapping | None):
-                        replaced[member] = submissions.scenarios(selection)
+                for member, value in document.items():
+                    if member == "models" and isinstance(value, list):
+                        replaced[member] = [await self._name_of(item, folder, document) for item in value]
+                    elif member in {"model", "reference"}:
+                        replaced[member] = await self._name_of(value, folder, document)
+                    elif member == "scenarios" and not isinstance(value, str | Mapping | None):
+                        replaced[member] = submissions.scenarios(value)
                 sent[kind] = submissions.plain(replaced)
         return sent
 
@@ -71,8 +69,8 @@ class AsyncPipelines:
         if not isinstance(model, str) or not self._is_sent(model, folder):
             return model
         file = folder / model
-        format = program_format(str(file), document)
-        return await self._models.stored(file, format=format, packed=names_file(file, document))
+        sent = sent_model(file, document)
+        return await self._models.stored(file, format=sent.format, packed=sent.packed)
 
     @staticmethod
     def _is_sent(model: str, folder: Path) -> bool:

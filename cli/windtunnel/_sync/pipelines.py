@@ -11,7 +11,7 @@ from windtunnel._sync.events import events
 from windtunnel._sync.models import Models
 from windtunnel._sync.pages import pages
 from windtunnel._sync.transport import Transport, path
-from windtunnel.gang_programs import names_file, program_format
+from windtunnel.gang_programs import sent_model
 from windtunnel.pipeline_records import Pipeline
 from windtunnel.records import Event, read
 from windtunnel.short_ids import PIPELINES, WHOLE_LENGTH
@@ -52,15 +52,13 @@ class Pipelines:
             document = sent.get(kind)
             if isinstance(document, Mapping):
                 replaced = dict(document)
-                for place in ("model", "models", "reference"):
-                    value = replaced.get(place)
-                    if isinstance(value, list):
-                        replaced[place] = [self._name_of(item, folder, document) for item in value]
-                    elif value is not None:
-                        replaced[place] = self._name_of(value, folder, document)
-                for member, selection in document.items():
-                    if member == "scenarios" and not isinstance(selection, str | Mapping | None):
-                        replaced[member] = submissions.scenarios(selection)
+                for member, value in document.items():
+                    if member == "models" and isinstance(value, list):
+                        replaced[member] = [self._name_of(item, folder, document) for item in value]
+                    elif member in {"model", "reference"}:
+                        replaced[member] = self._name_of(value, folder, document)
+                    elif member == "scenarios" and not isinstance(value, str | Mapping | None):
+                        replaced[member] = submissions.scenarios(value)
                 sent[kind] = submissions.plain(replaced)
         return sent
 
@@ -72,8 +70,8 @@ class Pipelines:
         if not isinstance(model, str) or not self._is_sent(model, folder):
             return model
         file = folder / model
-        format = program_format(str(file), document)
-        return self._models.stored(file, format=format, packed=names_file(file, document))
+        sent = sent_model(file, document)
+        return self._models.stored(file, format=sent.format, packed=sent.packed)
 
     @staticmethod
     def _is_sent(model: str, folder: Path) -> bool:

@@ -16,7 +16,7 @@ from windtunnel._sync.results import Results
 from windtunnel._sync.transport import Transport, lines_of, path
 from windtunnel._sync.uploads import Progress
 from windtunnel.errors import Interrupted, WindtunnelError
-from windtunnel.gang_programs import names_file
+from windtunnel.gang_programs import sent_model
 from windtunnel.model_sources import ReferencedModel, StoredModel, source_of
 from windtunnel.records import Check, Event, Result, Simulation, read
 from windtunnel.replays import Replay
@@ -55,8 +55,8 @@ class Simulations:
             options["placement"] = {**(options.get("placement") or {}), "executor": executor}
         body = submissions.document(dataset, scenarios_=options.pop("scenarios", None), **options)
         if model is not None:
-            packed = names_file(model, body)
-            body |= self._model(model, format, progress, packed=packed)
+            sent = sent_model(model, body, format)
+            body |= self._model(model, sent.format, progress, packed=sent.packed)
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}
         return read(Simulation, self._transport.json("POST", path("simulations"), json=body, headers=headers))
 

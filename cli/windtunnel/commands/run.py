@@ -14,7 +14,7 @@ from windtunnel import tables
 from windtunnel.commands.options import SaveOption, dataset_names, models_and_files, with_client
 from windtunnel.commands.submission_options import field_values, submission_options
 from windtunnel.errors import WindtunnelError
-from windtunnel.gang_programs import COMMUNICATIONS, DATASET, ONE_TASK, default_command, default_start, format_of
+from windtunnel.gang_programs import COMMUNICATIONS, DATASET, ONE_TASK, default_start
 from windtunnel.output import serialised
 from windtunnel.visible_text import visible
 
@@ -147,7 +147,6 @@ def gang_fields(
     *,
     scenarios: str | None,
     sample: int | None,
-    format: str | None,
     **_: object,
 ) -> dict[str, object]:
     """Return the arguments of `simulations.submit` that make a submission one of a gang, where it leaves them open."""
@@ -155,14 +154,11 @@ def gang_fields(
     compiled = _words("--build", build) if build is not None else None
     if command is not None:
         words = _words("--command", command)
-    elif compiled is None:
-        compiled, words = default_start(model, communication)
     else:
-        words = default_command(model, communication)
+        compiled, words = default_start(model, communication, compiled)
     built = {"build": compiled} if compiled is not None else {}
     return {
         "gang": {"size": ranks, "communication": communication, "command": words, **built},
-        "format": format or format_of(model),
         "scenarios": ONE_TASK if scenarios is None and sample is None else scenarios,
     }
 
