@@ -1,5 +1,7 @@
 """Step checks: what can never run is refused before the first step runs, as far as it is known then."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import msgspec
@@ -40,29 +42,20 @@ class StepChecks:
         dataset = _named_inputs(step).dataset
         if step.kind == "comparison":
             return False
-        try:
+        with _refusal_of(step):
             return dataset is None or self._resolver.is_of_gangs(dataset)
-        except StoreUnavailable:
-            raise
-        except PlatformError:
-            return True  # `check` refuses it
 
     def check(self, step: StepRequest) -> None:
         """Raise Invalid, or what a submission would raise, for a step that can never run."""
         if not {LABEL, STEP_LABEL}.isdisjoint(step.read.labels):
             raise Invalid(f"Step {step.name!r}: the labels `{LABEL}` and `{STEP_LABEL}` are set by the platform.")
-        try:
+        with _refusal_of(step):
             if references_of(step.document):
                 self._check_known_part(step)
             elif step.kind == "comparison":
                 self._comparisons.check(msgspec.convert(step.document, ComparisonRequest))
             else:
                 self._resolver.resolve(msgspec.convert(step.document, Submission))
-        except StoreUnavailable:
-            raise
-        except PlatformError as error:
-            error.detail = f"Step {step.name!r}: {error.detail}"
-            raise
 
     def _check_known_part(self, step: StepRequest) -> None:
         """Check a step that refers to outputs by what it names."""
@@ -84,6 +77,18 @@ class StepChecks:
             document["model"] = None
             submission = msgspec.convert(document, Submission)
             self._resolver.resolve(replace(submission, model_reference=UNKNOWN_MODEL))
+
+
+@contextmanager
+def _refusal_of(step: StepRequest) -> Iterator[None]:
+    """Name the step in an error that refuses it."""
+    try:
+        yield
+    except StoreUnavailable:
+        raise
+    except PlatformError as error:
+        error.detail = f"Step {step.name!r}: {error.detail}"
+        raise
 
 
 def _named_inputs(step: StepRequest) -> _NamedInputs:
