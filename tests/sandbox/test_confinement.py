@@ -71,12 +71,15 @@ def test_a_signal_that_ends_the_confined_process_is_reported_outside(confined: C
     assert killed.returncode == (128 + signal.SIGSEGV if case[1] == 3 else -signal.SIGSEGV)
 
 
-#: A daemon without setsid, which is refused: the end of its parent is enough to be orphaned.
+#: A daemon without setsid, which is refused: the end of its parent, once it is heard, is enough to be orphaned.
 DAEMON = """
+heard, up = os.pipe()
 if os.fork() == 0:
     if os.fork() == 0:
         os.write(1, b"daemon up")
+        os.write(up, b"1")
         import time; time.sleep(120)
+    os.read(heard, 1)
     os._exit(0)
 os.wait()
 """
