@@ -30,7 +30,7 @@ def staging_on(
     """Return a platform's staging on another node; no model has dependencies, unless there are ``indexes``."""
     installer = Installer(home / "packages", InstallerOptions(indexes=indexes, hosts=(), environ={}))
     packages = PackageInstaller(PackageOptions(mirrors=()), platform.store)
-    models = ModelEnvironments(platform.database, ModelFiles(cache), installer, packages)
+    models = ModelEnvironments(platform.database, ModelFiles(cache), installer, packages, home / "scratch")
     datasets, health = platform.catalogue.datasets, store_health or platform.scheduling.store_health
     return Staging(platform.database, platform.notifier, datasets, models, health, home=home)
 

@@ -5,7 +5,6 @@ named by its lock, so models with equal locks share it; it is a derived tree of 
 is not used.
 """
 
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +23,7 @@ from runtimes import catalogue, environments
 from runtimes.dependencies.declaration import Declaration
 from runtimes.dependencies.installer import Installer
 from runtimes.dependencies.lock import merged
+from runtimes.dependencies.untrusted_folders import workspace
 from runtimes.environments import Environment
 from runtimes.packages.package_installer import PackageInstaller
 from runtimes.packages.package_lock import is_package_lock
@@ -37,14 +37,20 @@ def ignore_message(message: str, fraction: float | None) -> None:
 
 
 class ModelEnvironments:
-    """Locks and environments of models with dependencies. ``files``: the models themselves, on this node."""
+    """Locks and environments of models with dependencies. ``files``: the models themselves, on this node.
 
-    def __init__(self, database: Database, files: ModelFiles, installer: Installer, packages: PackageInstaller) -> None:
+    ``scratch``: a folder for files of packages that are being resolved.
+    """
+
+    def __init__(
+        self, database: Database, files: ModelFiles, installer: Installer, packages: PackageInstaller, scratch: Path
+    ) -> None:
         self._packages = packages
         self.files = files
         self._database = database
         self._cache = files.cache
         self._installer = installer
+        self._scratch = scratch
 
     @property
     def sandbox(self) -> bool:
@@ -79,8 +85,8 @@ class ModelEnvironments:
         """Return the lock of what a model declares: of Debian packages where its format is a case, else of Python's."""
         format = catalogue.runtime(played.runtime).formats[played.format]
         if format.format.manifest:
-            with tempfile.TemporaryDirectory(prefix="packages-") as scratch:
-                return self._packages.resolve(declaration.requirements, Path(scratch), say)
+            with workspace(self._scratch, "packages-") as folder:
+                return self._packages.resolve(declaration.requirements, folder, say)
         preferred = merged([format.environment.lock, *catalogue.model_server_locks()])
         return self._installer.resolve(declaration, preferred, say)
 
