@@ -8,6 +8,7 @@ import msgspec
 
 from common.errors import UnreadableRow
 from core.domain.scheduling.admission import AdmissionQueue, QueuedSimulation
+from core.domain.scheduling.eligibility import Eligibility
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import Gang
 from core.domain.scheduling.preparation import Preparation
@@ -16,7 +17,6 @@ from core.domain.scheduling.states import LIVE, State
 from core.domain.submissions.packed_files import PackedFiles, packed_files_of
 from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
-from core.services.scheduling.eligibility import Eligibility
 from core.store import executors, launches, scheduling_changes, simulations
 from core.store.database import Connection, Database
 
