@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from core.domain.scheduling.eligibility import Eligibility
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.notifications.change_notifier import ChangeNotifier, Waiters, simulation_waiters
 from core.notifications.launch_waiters import LaunchWaiters
@@ -174,7 +175,7 @@ def build(
     resolver = Resolver(
         files.models,
         catalogue.datasets,
-        options.executor_configs,
+        Eligibility(options.executor_configs),
         sandbox=options.sandbox,
         trusted=options.trusted,
     )

@@ -14,6 +14,7 @@ from common.errors import Conflict, NotAllowed, TrustedNotAllowed, UnreadableRow
 from common.ids import hashed, new_token
 from core.domain.results.outcomes import too_many
 from core.domain.results.score import Score
+from core.domain.scheduling.eligibility import Eligibility
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import Gang, Launch, Note, Placement, WarmLaunch
 from core.domain.scheduling.permissions import require_allowed
@@ -67,9 +68,10 @@ class Dispatch:
         self._trusted = trusted
         self._database = database
         self._notifier = notifier
-        self._executor_configs = {config.name: config for config in executor_configs}
+        eligibility = Eligibility(executor_configs)
+        self._executor_configs = eligibility.executor_configs
         self._url = runner_api_url
-        self._snapshots = SnapshotReader(database, self._executor_configs)
+        self._snapshots = SnapshotReader(database, eligibility)
         self.epoch: int | None = None
         #: Whether a launch has ended, or a simulation has been queued again, since the last snapshot.
         self.outdated = False

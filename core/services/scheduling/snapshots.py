@@ -9,7 +9,6 @@ import msgspec
 from common.errors import UnreadableRow
 from core.domain.scheduling.admission import AdmissionQueue, QueuedSimulation
 from core.domain.scheduling.eligibility import Eligibility
-from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import Gang
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.reservations import IN_USE, Reservation
@@ -153,10 +152,10 @@ class SnapshotReader:
     one. At the start, and every VERIFY_INTERVAL seconds, the ids and states of all rows are compared.
     """
 
-    def __init__(self, database: Database, executor_configs: Mapping[str, ExecutorConfig]) -> None:
+    def __init__(self, database: Database, eligibility: Eligibility) -> None:
         self._database = database
-        self._executor_configs = executor_configs
-        self._eligibility = Eligibility(executor_configs)
+        self._executor_configs = eligibility.executor_configs
+        self._eligibility = eligibility
         self._queue = AdmissionQueue()
         self._active: dict[str, ActiveSimulation] = {}
         self._verify_at = float("-inf")

@@ -264,7 +264,7 @@ class Simulations:
             total, done, failed = counts or (0, 0, 0)
             tasks = Tasks(total=total, done=done, failed=failed)
         spec = spec_of(row.spec)
-        configs = self._resolver.executor_configs
+        configs = self._resolver.eligibility.executor_configs
         config = configs.get(row.executor or "") or configs.get(spec.executor)
         requested = spec.requested_workers()
         workers = (
@@ -316,7 +316,7 @@ class Simulations:
         if not closed:
             return None
         placement, gang = spec.placement or {}, spec.gang
-        candidates = self._resolver.candidates(placement, gang)
+        candidates = self._resolver.eligibility.candidates(placement, gang)
         return waiting_for([config.name for config in permitting(candidates, placement, gang) or candidates], closed)
 
     # -- changes

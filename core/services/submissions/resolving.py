@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
@@ -22,9 +22,9 @@ from common.errors import (
     UnknownModel,
 )
 from common.version import VERSION
-from core.domain.scheduling.communications import mpi, refusal_of_shape
-from core.domain.scheduling.executor_config import ExecutorConfig
-from core.domain.scheduling.launches import PACKAGED, Gang, Placement, replicas
+from core.domain.scheduling.communications import mpi
+from core.domain.scheduling.eligibility import Eligibility
+from core.domain.scheduling.launches import PACKAGED, Gang
 from core.domain.scheduling.permissions import require_allowed
 from core.domain.submissions.declared_outputs import declared_outputs
 from core.domain.submissions.provenance import (
@@ -79,7 +79,7 @@ class Resolver:
         self,
         models: Models,
         datasets: Datasets,
-        executor_configs: Sequence[ExecutorConfig],
+        eligibility: Eligibility,
         *,
         sandbox: Mapping[str, object],
         trusted: bool,
@@ -87,19 +87,20 @@ class Resolver:
         self._trusted = trusted
         self._models = models
         self._datasets = datasets
-        self.executor_configs = {config.name: config for config in executor_configs}
+        self.eligibility = eligibility
         self._sandbox = sandbox
 
     def resolve(self, submission: Submission, model: Model | None = None) -> Resolved:
         """Resolve a submission; ``model``: the model sent with it. Raise a PlatformError if it can never run."""
         if submission.trusted and not self._trusted:
             raise TrustedNotAllowed
-        self._check_placement(submission)
+        self.eligibility.check_placement(submission.placement)
         dataset = self._datasets.find(submission.dataset)
         submission = self._with_own_program(submission, model, dataset)
         submission = self._with_case(submission, model, dataset)
         self._check_gang(submission, dataset)
-        require_allowed(self._with_capacity(submission), submission.placement, submission.gang)
+        executors = self.eligibility.with_room(submission.placement, submission.gang)
+        require_allowed(executors, submission.placement, submission.gang)
         runtime: catalogue.Runtime | None
         if submission.model_reference is not None:
             if model is not None or submission.model is not None:
@@ -188,15 +189,6 @@ class Resolver:
         gang = {"size": size, "command": case.command, **sent, "communication": PACKAGED}
         return dataclasses.replace(submission, runtime=runtime or PACKAGES, gang=gang)
 
-    def _check_placement(self, submission: Submission) -> None:
-        """Raise Invalid for a placement that no executor can satisfy."""
-        try:
-            placement = msgspec.convert(submission.placement, Placement)
-        except msgspec.ValidationError as error:
-            raise Invalid(f"`placement`: {error}") from None
-        if placement.executor and placement.executor not in self.executor_configs:
-            raise Invalid(f"There is no executor {placement.executor!r}; there are {', '.join(self.executor_configs)}.")
-
     def _check_gang(self, submission: Submission, dataset: Dataset) -> None:
         """Raise Invalid for a gang that cannot run here, and for a dataset of gangs without one."""
         if submission.gang is None:
@@ -222,31 +214,7 @@ class Resolver:
             raise Invalid("`gang.communication` is `packaged` for a packaged case alone (docs/packages.md).")
         if not gang.command:
             raise Invalid("`gang.command` is missing: the program that each replica runs, in the folder of the model.")
-        if (refusal := refusal_of_shape(gang)) is not None:
-            raise Invalid(refusal)
-        candidates = self.candidates(submission.placement, submission.gang)
-        if not candidates:
-            named = self.candidates(submission.placement, None)
-            why = "; ".join(f"`{config.name}`: {config.refusal(gang)}" for config in named)
-            raise Invalid(f"No executor here starts such a gang: {why}.")
-        if not self._with_capacity(submission):
-            most = max(config.workers_for(None) for config in candidates)
-            size = replicas(submission.gang)
-            raise Invalid(f"No executor has capacity for a gang of {size} replicas; the maximum is {most}.")
-
-    def candidates(self, placement: Mapping[str, Any], gang: Mapping[str, Any] | None) -> list[ExecutorConfig]:
-        """Return the executors that a submission does not exclude, of a gang only those that start gangs."""
-        requested = placement.get("executor")
-        return [
-            config
-            for name, config in self.executor_configs.items()
-            if requested in {None, "", name} and config.starts(gang)
-        ]
-
-    def _with_capacity(self, submission: Submission) -> list[ExecutorConfig]:
-        """Return the candidates, of a gang those on which all of its replicas fit."""
-        candidates, gang = self.candidates(submission.placement, submission.gang), submission.gang
-        return candidates if gang is None else [config for config in candidates if config.has_room_for(gang)]
+        self.eligibility.check_gang(submission.placement, submission.gang)
 
     def _choose(self, submission: Submission, model: Model | None, dataset: Dataset) -> tuple[catalogue.Runtime, Model]:
         runtime = catalogue.runtime(submission.runtime) if submission.runtime is not None else None
