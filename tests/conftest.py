@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from core.store.database import Database
 from tests.databases import postgres_url, sqlite_database
@@ -15,7 +16,7 @@ from tests.s3_servers import minio as minio  # pytest looks fixtures up by name 
 from tests.s3_servers import own_minio as own_minio
 from tests.s3_servers import swift as swift
 from tests.tiers import is_verify
-from tests.xdist_groups import GroupScheduling
+from tests.xdist_groups import SCHEDULING
 
 # Examples have no deadline: tests must pass on a busy machine. `make verify` runs with --hypothesis-profile=thorough.
 settings.register_profile("quick", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
@@ -26,9 +27,10 @@ settings.load_profile("quick")
 LONGEST_NAME = 32
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling | None:
-    """Keep tests that share a server in one process (`--dist loadgroup`)."""
-    return GroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    """Keep tests that share a server (`--dist loadgroup`), or a file (`loadfile`), in one process."""
+    scheduling = SCHEDULING.get(config.getvalue("dist"))
+    return None if scheduling is None else scheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,7 +7,7 @@ A platform has seven processes, and each simulation on it five more: two cores c
 
 from collections.abc import Mapping
 
-from xdist.scheduler import LoadScopeScheduling
+from xdist.scheduler import LoadFileScheduling, LoadScopeScheduling
 
 GROUPS: Mapping[str, str] = {
     "tests/system/test_hostile_models.py": "platform 1",
@@ -59,6 +59,8 @@ GROUPS: Mapping[str, str] = {
     "tests/web/test_replay_player.py": "web",
     "tests/web/test_submit_page.py": "web",
 }
+#: Files of more than half an hour: processes may share them, each of which runs the tests with a first parameter.
+SHARED = {"tests/system/test_gang_kills.py"}
 
 
 class GroupScheduling(LoadScopeScheduling):
@@ -68,6 +70,23 @@ class GroupScheduling(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file, _, test = nodeid.partition("::")
-        parameter = test.partition("[")[2].rstrip("]").partition("-")[0]
+        file, parameter = _file_and_parameter(nodeid)
         return GROUPS.get(f"{file}[{parameter}]", GROUPS.get(file, nodeid))
+
+
+class FileScheduling(LoadFileScheduling):
+    """Sends all tests of a file to the same process, as xdist's ``loadfile``, but of those that processes may share."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, parameter = _file_and_parameter(nodeid)
+        return f"{file}[{parameter}]" if file in SHARED else file
+
+
+#: The scheduling of each mode that is replaced.
+SCHEDULING = {"loadgroup": GroupScheduling, "loadfile": FileScheduling}
+
+
+def _file_and_parameter(nodeid: str) -> tuple[str, str]:
+    """Return the file of a test, and its first parameter; without one, an empty text."""
+    file, _, test = nodeid.partition("::")
+    return file, test.partition("[")[2].rstrip("]").partition("-")[0]
