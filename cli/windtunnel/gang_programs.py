@@ -1,8 +1,10 @@
 """Gang program as the user names it: a Python file, an executable, a folder or a zip; and what starts it."""
 
+import contextlib
 import os
 import re
 import stat
+import tarfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +18,12 @@ from windtunnel.model_sources import LocalModel, ReferencedModel, Source, Stored
 
 #: How the replicas of a gang find each other; a platform has others too, for hardware that one machine lacks.
 COMMUNICATIONS = ("mpi", "torch", "tensorflow", "jax", "none")
-#: The format of every program but a Python file, and its runtime.
-FORMAT, RUNTIME = "gang_program", "native"
+#: The formats of a program, of one that is a Python file, and of a case of a packaged simulator.
+FORMAT, PYTHON, CASE = "gang_program", "python", "package_case"
+#: The file at the top of a folder or zip that makes it such a case, with the lists that it has.
+MANIFEST, MEMBERS = "package.json", ("packages", "command")
+#: The suffix of a case that is this file alone.
+CASE_SUFFIX = ".case"
 #: The dataset of programs, and the one task that is run if no others are asked for.
 DATASET, ONE_TASK = "program", {"range": [0, 1]}
 #: Names that a single file has in the program's working directory.
@@ -44,50 +50,66 @@ class _SentGang(msgspec.Struct):
     build: list[str] = []
 
 
-class _SentProgram(msgspec.Struct):
+class _Sent(msgspec.Struct):
     gang: _SentGang | None = None
-    runtime: str | None = None
+    format: str | None = None
 
 
 def sent_model(model: str | os.PathLike[str], submission: Mapping[str, object], format: str | None = None) -> SentModel:
-    """Return how the model of a submission is sent, whose ``format`` a user may have named.
+    """Return how the model of a submission is sent; ``format``: the one that a user named, if the submission does not.
 
-    The program of a gang is one in any format. It keeps its name if the commands of the gang have that. Raise
-    WindtunnelError if these name a Python file: it is `model.py`, so that the packages that it declares are found.
+    The program of a gang may be any file. It keeps its name, unless the gang's commands have only the one that it would
+    be given. Raise WindtunnelError if they have the name of a Python file: it is `model.py`, so that the packages that
+    it declares are found.
     """
+    source = source_of(model)
     try:
-        sent = msgspec.convert(submission, _SentProgram)
+        sent = msgspec.convert(submission, _Sent)
     except msgspec.ValidationError:  # which the platform refuses
         return SentModel(format, packed=False)
-    gang, source = sent.gang, source_of(model)
-    # A packaged case has a command of its own, and a gang only to be sent on other ranks.
-    if gang is None or not gang.command or sent.runtime not in {None, RUNTIME}:
-        return SentModel(format, packed=False)
-    return SentModel(format or _format_of(source), packed=_names_file(source, gang))
-
-
-def _format_of(source: Source) -> str | None:
-    """Return the format of a gang's program; None where the platform knows it: of Python and of a stored model."""
+    format = format or sent.format
     if isinstance(source, StoredModel):
-        return None
+        return SentModel(format, packed=False)
+    if sent.gang is None or not sent.gang.command:
+        return SentModel(format or (CASE if is_case(source) else None), packed=False)
     name = source.path.name if isinstance(source, LocalModel) else source.reference
-    return None if name.lower().endswith(".py") else FORMAT
+    python = name.lower().endswith(".py")
+    packed = isinstance(source, LocalModel) and _keeps_name(source.path, sent.gang, python=python)
+    return SentModel(format or (PYTHON if python else FORMAT), packed=packed)
 
 
-def _names_file(source: Source, gang: _SentGang) -> bool:
-    """Return whether the commands of a gang have the name of a file, which then has to keep it."""
-    if not isinstance(source, LocalModel) or source.path.is_dir():
+def _keeps_name(path: Path, gang: _SentGang, *, python: bool) -> bool:
+    """Return whether a file keeps its name, in an archive. Raise WindtunnelError if Python's is named otherwise."""
+    if path.is_dir() or zipfile.is_zipfile(path) or tarfile.is_tarfile(path):
         return False
-    name, commands = source.path.name, (*gang.command, *gang.build)
+    commands = (*gang.command, *gang.build)
     words = {word.removeprefix("./") for command in commands for word in re.split(r"[\s;&|<>()'\"]+", command)}
-    if name not in words - {PYTHON_FILE, OTHER_FILE}:
-        return False
-    if name.lower().endswith(".py"):
+    if path.name not in words or path.name in {PYTHON_FILE, OTHER_FILE}:
+        return not python and words.isdisjoint({PYTHON_FILE, OTHER_FILE})
+    if python:
         raise WindtunnelError(
-            f"In its folder the file is named {PYTHON_FILE!r}, not {name!r}: write --command 'python {PYTHON_FILE}',"
-            " or send its folder, in which files keep their names."
+            f"In its folder the file is named {PYTHON_FILE!r}, not {path.name!r}: write --command 'python"
+            f" {PYTHON_FILE}', or send its folder, in which files keep their names."
         )
     return True
+
+
+def is_case(source: Source) -> bool:
+    """Return whether a folder, zip or `.case` file is a case of a packaged simulator, by its description."""
+    if not isinstance(source, LocalModel):
+        return False
+    path, described = source.path, b""
+    with contextlib.suppress(KeyError, OSError, zipfile.BadZipFile):
+        if path.is_dir() or path.suffix.lower() == CASE_SUFFIX:
+            described = (path / MANIFEST if path.is_dir() else path).read_bytes()
+        elif zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                described = archive.read(f"{_top_of(archive)}{MANIFEST}")
+    try:
+        members = msgspec.json.decode(described, type=dict[str, object])
+    except msgspec.DecodeError:
+        return False
+    return all(isinstance(members.get(name), list) for name in MEMBERS)
 
 
 def default_start(model: str, communication: str, build: list[str] | None = None) -> tuple[list[str] | None, list[str]]:
@@ -115,8 +137,8 @@ def default_command(model: str, communication: str) -> list[str]:
         if isinstance(source, ReferencedModel) and source.reference.lower().endswith(".py"):
             return _python(PYTHON_FILE, communication)
         raise WindtunnelError(
-            f"{model} is not a file here, so how it starts is not known: add --command, such as"
-            f" --command ./{OTHER_FILE}"
+            f"There is no file {model} here. If it is a model that the platform has, then how it starts is not known:"
+            f" add --command, such as --command ./{OTHER_FILE}, or name the dataset that it belongs to."
         )
     path = source.path
     if path.is_dir():
@@ -162,7 +184,16 @@ def _programs_of_folder(folder: Path) -> dict[str, bool]:
 def _programs_of_zip(path: Path) -> dict[str, bool]:
     """Return the files of a zip and whether their owner may execute them; if all are in one folder, as seen in that."""
     with zipfile.ZipFile(path) as archive:
-        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-    tops = {entry.filename.partition("/")[0] if "/" in entry.filename else "" for entry in entries}
-    top = f"{tops.pop()}/" if len(tops) == 1 and "" not in tops else ""
-    return {entry.filename.removeprefix(top): bool(entry.external_attr >> 16 & stat.S_IXUSR) for entry in entries}
+        top = _top_of(archive)
+        return {
+            entry.filename.removeprefix(top): bool(entry.external_attr >> 16 & stat.S_IXUSR)
+            for entry in archive.infolist()
+            if not entry.is_dir()
+        }
+
+
+def _top_of(archive: zipfile.ZipFile) -> str:
+    """Return the one folder that all files of a zip are in, with its slash; empty if there is none."""
+    names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
+    tops = {name.partition("/")[0] if "/" in name else "" for name in names}
+    return f"{tops.pop()}/" if len(tops) == 1 and "" not in tops else ""

@@ -42,6 +42,8 @@ def scenarios(selection: Scenarios | None) -> dict[str, Any] | None:
         return {"tasks": [selection]}
     if isinstance(selection, range) and selection.step == 1 and len(selection):
         return {"range": [selection.start, selection.stop]}
+    if not isinstance(selection, Iterable):
+        raise WindtunnelError(f"Scenarios {selection!r:.200}: give numbers, a range, or a text such as 0-99.")
     return {"tasks": list(selection)}
 
 

@@ -319,7 +319,7 @@ def test_the_platform_of_this_user_is_found_at_its_port_and_in_its_home(
         ((str(MODELS / "raises_always.py"), "noop", "--scenarios", "0-2"), 1, "on purpose"),
         ((str(MODELS / "raises_in_constructor.py"), "noop", "--scenarios", "0"), 1, "windtunnel logs"),
         ((ECHO, "nop"), 2, "Did you mean noop? `windtunnel datasets` lists them."),
-        (("no_such_model", "noop"), 2, "If a file was meant: there is none of this name in"),
+        (("no_such_model", "noop"), 2, "If a file was meant, name it by its path; this folder is"),
         (("./missing.py", "noop"), 2, "There is no file ./missing.py."),
         ((ECHO, "noop", "--scenarios", "9-1"), 2, "write numbers and ranges"),
         ((ECHO, "noop", "--label", "x"), 2, "write NAME=VALUE"),

@@ -38,6 +38,7 @@ from windtunnel import (
 )
 
 ECHO = MODELS / "echo.py"
+CONTROLLER = Path(__file__).parents[2] / "examples" / "controller.py"
 #: Bytes of a model that is large enough to be broken amid its upload.
 LARGE = 6 << 20
 #: Tasks of a simulation whose results have some hundred kilobytes.
@@ -146,6 +147,18 @@ def test_a_script_is_the_program_of_a_gang_and_keeps_the_name_that_the_command_h
     simulation = client.simulations.run(program, "program", scenarios=0, gang=gang)
     assert simulation.ok, simulation.reason
     assert [record.metrics["answer"] for record in client.simulations.results(simulation.id)] == [42]
+
+
+@pytest.mark.parametrize("format", ["gang_program", "python", None])
+def test_a_python_program_is_model_py_in_any_format(client: Client, tmp_path: Path, format: str | None) -> None:
+    program = tmp_path / "ranks.py"
+    program.write_text("print('{\"answer\": 42}')\n")
+    gang = {"size": 1, "communication": "none", "command": ["python", "model.py"]}
+    stored = client.models.upload(program, format=format or "gang_program")
+    for model in (program, f"{stored.name}@{stored.version}"):
+        named = format if model == program else None
+        simulation = client.simulations.run(model, "program", scenarios=0, gang=gang, format=named)
+        assert simulation.ok, simulation.reason
 
 
 def test_a_script_that_has_read_a_table_ends_without_an_error(client: Client, platform: PlatformProcess) -> None:
@@ -291,10 +304,10 @@ def test_drives_are_replayed_and_compared(client: Client, tmp_path: Path) -> Non
 
 def test_models_are_compared_until_a_verdict_or_the_end(client: Client) -> None:
     types: list[str] = []
-    comparison = client.comparisons.create(["idm", "zero"], "car_street", scenarios="0-7")
+    comparison = client.comparisons.create(["idm", CONTROLLER], "car_street", scenarios="0-7")
     comparison = client.comparisons.wait(comparison.id, lambda event: types.append(event.type))
     assert comparison.ended and comparison.state == "finished" and types
-    assert comparison.reference.name == "zero" or comparison.reference.name == "idm"
+    assert comparison.reference.name in {"idm", CONTROLLER.stem}
     assert all(compared.verdict and compared.simulations[0].id for compared in comparison.models)
     assert comparison.id in [item.id for item in client.comparisons.list(limit=10)]
     other = client.comparisons.create(["idm", "zero"], "car_street")

@@ -98,9 +98,10 @@ def test_a_script_of_a_step_with_a_gang_keeps_the_name_that_its_command_has(wind
     (tmp_path / "solve.sh").write_text('#!/bin/sh\necho "{\\"solved\\": 1}"\n')
     gang = {"size": 1, "command": ["sh", "solve.sh"]}
     solve = {"dataset": "program", "model": "solve.sh", "scenarios": "0", "gang": gang}
-    (tmp_path / "steps.json").write_text(json.dumps({"steps": [{"name": "solve", "submission": solve}]}))
-    outcome = windtunnel("pipeline", "steps.json")
-    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    for submission in (solve, {**solve, "format": "gang_program"}):
+        (tmp_path / "steps.json").write_text(json.dumps({"steps": [{"name": "solve", "submission": submission}]}))
+        outcome = windtunnel("pipeline", "steps.json")
+        assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
 def test_a_pipeline_that_fails_ends_the_command_with_1_and_says_which_step(windtunnel: Run, tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_a_pipeline_that_fails_ends_the_command_with_1_and_says_which_step(windt
     outcome = windtunnel("pipeline", "steps.json")
     assert outcome.returncode == 1, outcome.stderr
     assert "step 'train' has failed" in outcome.stdout and "KeyError" in outcome.stdout
-    assert "evaluate  not_run" in outcome.stderr
+    assert "evaluate  not_run" in outcome.stderr and "`windtunnel pipeline retry " in outcome.stderr
 
 
 def test_what_the_command_line_does_not_know_is_refused_and_a_folder_is_not_taken_for_a_name(

@@ -77,6 +77,11 @@ def test_scenarios_that_cannot_be_read_are_refused_with_the_form_to_write(text: 
         submissions.scenarios(text)
 
 
+def test_what_selects_no_scenarios_is_refused() -> None:
+    with pytest.raises(WindtunnelError, match=r"Scenarios 1\.5: give numbers, a range, or a text such as 0-99"):
+        submissions.scenarios(1.5)  # type: ignore[arg-type]
+
+
 def test_a_typing_error_does_not_fill_the_memory() -> None:
     assert submissions.scenarios("0-99999999999") == {"range": [0, 100_000_000_000]}
     with pytest.raises(WindtunnelError, match="write a single range"):

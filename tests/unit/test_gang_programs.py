@@ -1,5 +1,6 @@
 """Gang programs as the user names them: the command that starts each kind, and what `windtunnel run` makes of it."""
 
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from windtunnel.commands import cli
 from windtunnel.commands.run import command as run
 from windtunnel.commands.run import gang_fields
 from windtunnel.errors import WindtunnelError
-from windtunnel.gang_programs import FORMAT, SentModel, default_command, sent_model
+from windtunnel.gang_programs import CASE, FORMAT, PYTHON, SentModel, default_command, sent_model
+from windtunnel.model_sources import pack
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +35,7 @@ def written(name: str, content: bytes = b"", mode: int = 0o644) -> str:
 def fields(*words: str) -> dict[str, Any]:
     """Return what `windtunnel run` submits with these words, besides model and dataset."""
     params = run.make_context("run", list(words)).params
-    given = [params.pop(name) for name in ("model", "ranks", "program", "build", "communication")]
+    given = [params.pop(name) for name in ("model", "dataset", "ranks", "program", "build", "communication")]
     return gang_fields(*given, **params)
 
 
@@ -73,7 +75,7 @@ def test_a_zip_is_started_by_its_entry_also_within_its_one_folder(top: str) -> N
     [
         ("heat.c", b"int main() {}", "neither Python"),
         ("project/heat.py", b"", "has neither main.py nor model.py"),
-        ("", b"", "idm is not a file here"),
+        ("", b"", "There is no file idm here"),
     ],
 )
 def test_where_the_entry_is_not_known_the_error_asks_for_a_command(name: str, content: bytes, message: str) -> None:
@@ -103,36 +105,64 @@ def test_a_source_file_is_compiled_for_mpi_unless_a_command_is_given(name: str, 
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["./solver"], False),
+        (["./solver"], True),
         (["mpicc", "solver.c", "-o", "solver"], True),
         (["sh", "-c", "mpicc ./solver.c -o m && ./m"], True),
-        (["cat", "data/solver.c", "mysolver.c"], False),
+        (["make", "solver"], True),
+        (["sh", "-c", "F=solver.c; mpicc $F -o solver"], True),
+        (["sh", "model"], False),
+        (["sh", "-c", "mpicc solver.c -o model && ./model"], True),
     ],
 )
-def test_a_file_keeps_its_name_where_a_command_has_it(words: list[str], named: bool) -> None:
+def test_a_file_keeps_its_name_unless_a_command_has_only_the_one_that_it_would_be_given(
+    words: list[str], named: bool
+) -> None:
     written("solver.c", b"int main() {}")
     assert sent_model("solver.c", {"gang": {"command": words}}) == SentModel(FORMAT, packed=named)
     assert sent_model("solver.c", {"gang": {"command": ["x"], "build": words}}).packed is named
-    assert not sent_model("stored", {"gang": {"command": ["stored"]}}).packed
+    for other in ("stored", written("heat.py"), "s3://bucket/solver.c"):
+        assert not sent_model(other, {"gang": {"command": ["x"]}}).packed
+    pack(Path("solver.c"), Path("project.zip"))
+    assert not sent_model("project.zip", {"gang": {"command": words}}).packed, "it is an archive already"
     with pytest.raises(WindtunnelError, match=r"write --command 'python model\.py'"):
         sent_model(written("heat.py"), {"gang": {"command": ["python", "heat.py"]}})
 
 
-def test_the_format_of_a_program_is_named_unless_it_is_python_or_stored() -> None:
+def test_the_format_of_a_program_is_named_unless_it_is_stored() -> None:
     gang = {"gang": {"command": ["x"]}}
     for program in (written("heat", b"#!"), Path("heat"), "s3://bucket/heat.zip"):
         assert sent_model(program, gang).format == FORMAT
         assert sent_model(program, gang, "wasi").format == "wasi", "the user's own counts"
-    for known in (written("heat.py"), "heat-1d", "s3://bucket/heat.py"):
-        assert sent_model(known, gang).format is None
+        assert sent_model(program, {**gang, "format": "wasi"}).format == "wasi"
+    for python in (written("heat.py"), "s3://bucket/heat.py"):
+        assert sent_model(python, gang).format == PYTHON
+    assert sent_model("heat-1d", gang).format is None
+
+
+@pytest.mark.parametrize("submission", [{}, {"gang": {"size": 2}}, {"runtime": "package"}])
+def test_a_folder_a_zip_or_a_file_that_describes_a_packaged_case_is_sent_as_one(submission: dict[str, Any]) -> None:
+    written("beam/package.json", b'{"packages": ["calculix-ccx"], "command": ["ccx", "beam"]}')
+    shutil.copy("beam/package.json", "beam.case")
+    pack(Path("beam"), Path("beam.zip"))
+    for case in ("beam", "beam.zip", "beam.case"):
+        assert sent_model(case, submission) == SentModel(CASE, packed=False)
+    written("page/package.json", b'{"name": "page", "dependencies": {}}')
+    assert sent_model("page", submission) == SentModel(None, packed=False)
+
+
+def test_a_packaged_case_and_a_program_of_a_dataset_need_the_number_of_ranks_alone() -> None:
+    written("beam/package.json", b'{"packages": ["calculix-ccx"], "command": ["ccx", "beam"]}')
+    sized = {"gang": {"size": 3}, "scenarios": {"range": [0, 1]}}
+    assert fields("beam", "--ranks", "3") == fields("heat_stencil", "heat", "--ranks", "3") == sized
+    commanded = fields("beam", "--ranks", "3", "--command", "ccx other")
+    assert commanded["gang"]["command"] == ["ccx", "other"]
 
 
 @pytest.mark.parametrize(
     "submission",
     [
         {},
-        {"gang": {"size": 2}},  # of a packaged case
-        {"gang": {"command": ["lmp"]}, "runtime": "package"},
+        {"gang": {"size": 2}},
         {"gang": {"command": "solver"}},  # which the platform refuses
     ],
 )

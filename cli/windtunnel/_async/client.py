@@ -50,7 +50,7 @@ class AsyncClient:
         self.simulations = AsyncSimulations(self._transport, self.models)
         self.looks = AsyncLooks(self._transport)
         self.datasets = AsyncDatasets(self._transport, uploads)
-        self.comparisons = AsyncComparisons(self._transport)
+        self.comparisons = AsyncComparisons(self._transport, self.models)
         self.pipelines = AsyncPipelines(self._transport, self.models)
 
     def __repr__(self) -> str:

@@ -1,11 +1,13 @@
 """Comparisons of models on the same scenarios: created, followed to their verdict, cancelled."""
 
+import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from windtunnel import submissions
 from windtunnel._async.events import events
+from windtunnel._async.models import AsyncModels
 from windtunnel._async.pages import pages
 from windtunnel._async.transport import AsyncTransport, path
 from windtunnel.records import Event, ModelComparison, read
@@ -14,15 +16,16 @@ from windtunnel.records import Event, ModelComparison, read
 class AsyncComparisons:
     """Comparisons of models of one platform."""
 
-    def __init__(self, transport: AsyncTransport) -> None:
+    def __init__(self, transport: AsyncTransport, models: AsyncModels) -> None:
         self._transport = transport
+        self._models = models
 
     async def create(
         self,
-        models: Sequence[str],
+        models: Sequence[str | os.PathLike[str]],
         dataset: str,
         *,
-        reference: str | None = None,
+        reference: str | os.PathLike[str] | None = None,
         metric: str | None = None,
         error_rate: float | None = None,
         design: str | None = None,
@@ -35,7 +38,9 @@ class AsyncComparisons:
         idempotency_key: str | None = None,
         **members: Any,
     ) -> ModelComparison:
-        """Start a comparison of stored models; ``members`` are further ones of the request, such as ``workers``.
+        """Start a comparison of models, after the upload of those that are files.
+
+        ``members``: further ones of the request, such as ``workers``.
 
         ``margin``: difference, in the unit of the metric, within which models are equivalent; 2 % of the declared range
         if left out. ``until``: claim at which it ends, `not_worse`, `better` or `equivalent`.
@@ -43,8 +48,8 @@ class AsyncComparisons:
         body = submissions.document(
             dataset,
             scenarios_=scenarios,
-            models=list(models),
-            reference=reference,
+            models=[await self._models.stored(model) for model in models],
+            reference=None if reference is None else await self._models.stored(reference),
             metric=metric,
             error_rate=error_rate,
             design=design,

@@ -289,8 +289,7 @@ def refused(response: httpx.Response) -> Refused:
         )
     if response.request.method == "POST" and str(problem.get("type", "")).endswith("/unknown-model"):
         problem["detail"] = (
-            f"{problem.get('detail', '')} If a file was meant: there is none of this name in {os.getcwd()}; name it by"
-            " its path."
+            f"{problem.get('detail', '')} If a file was meant, name it by its path; this folder is {os.getcwd()}."
         ).lstrip()
     url = response.request.url
     return Refused(response.status_code, problem, f"{url.scheme}://{url.netloc.decode()}")

@@ -51,7 +51,7 @@ class Client:
         self.simulations = Simulations(self._transport, self.models)
         self.looks = Looks(self._transport)
         self.datasets = Datasets(self._transport, uploads)
-        self.comparisons = Comparisons(self._transport)
+        self.comparisons = Comparisons(self._transport, self.models)
         self.pipelines = Pipelines(self._transport, self.models)
 
     def __repr__(self) -> str:

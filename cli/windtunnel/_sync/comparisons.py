@@ -1,12 +1,14 @@
 # Generated from windtunnel/_async/comparisons.py by scripts/sync_client.py; change that file.
 """Comparisons of models on the same scenarios: created, followed to their verdict, cancelled."""
 
+import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from windtunnel import submissions
 from windtunnel._sync.events import events
+from windtunnel._sync.models import Models
 from windtunnel._sync.pages import pages
 from windtunnel._sync.transport import Transport, path
 from windtunnel.records import Event, ModelComparison, read
@@ -15,15 +17,16 @@ from windtunnel.records import Event, ModelComparison, read
 class Comparisons:
     """Comparisons of models of one platform."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, models: Models) -> None:
         self._transport = transport
+        self._models = models
 
     def create(
         self,
-        models: Sequence[str],
+        models: Sequence[str | os.PathLike[str]],
         dataset: str,
         *,
-        reference: str | None = None,
+        reference: str | os.PathLike[str] | None = None,
         metric: str | None = None,
         error_rate: float | None = None,
         design: str | None = None,
@@ -36,7 +39,9 @@ class Comparisons:
         idempotency_key: str | None = None,
         **members: Any,
     ) -> ModelComparison:
-        """Start a comparison of stored models; ``members`` are further ones of the request, such as ``workers``.
+        """Start a comparison of models, after the upload of those that are files.
+
+        ``members``: further ones of the request, such as ``workers``.
 
         ``margin``: difference, in the unit of the metric, within which models are equivalent; 2 % of the declared range
         if left out. ``until``: claim at which it ends, `not_worse`, `better` or `equivalent`.
@@ -44,8 +49,8 @@ class Comparisons:
         body = submissions.document(
             dataset,
             scenarios_=scenarios,
-            models=list(models),
-            reference=reference,
+            models=[self._models.stored(model) for model in models],
+            reference=None if reference is None else self._models.stored(reference),
             metric=metric,
             error_rate=error_rate,
             design=design,

@@ -11,6 +11,7 @@ from windtunnel._sync.events import events
 from windtunnel._sync.models import Models
 from windtunnel._sync.pages import pages
 from windtunnel._sync.transport import Transport, path
+from windtunnel.errors import WindtunnelError
 from windtunnel.gang_programs import sent_model
 from windtunnel.pipeline_records import Pipeline
 from windtunnel.records import Event, read
@@ -39,6 +40,8 @@ class Pipelines:
         A model that is a file in ``folder``, or a folder there whose name is written with a slash, is uploaded.
         ``fresh``: run every step although equal ones were complete.
         """
+        if not isinstance(steps, Sequence) or not all(isinstance(step, Mapping) for step in steps):
+            raise WindtunnelError("`steps` is a list of mappings, each with a `name` and a submission or comparison.")
         sent = {"steps": [self._with_models(step, Path(folder)) for step in steps], "fresh": fresh}
         given = {"name": name, "labels": dict(labels) if labels else None}
         body = sent | {key: value for key, value in given.items() if value is not None}
@@ -51,15 +54,18 @@ class Pipelines:
         for kind in ("submission", "comparison"):
             document = sent.get(kind)
             if isinstance(document, Mapping):
-                replaced = dict(document)
+                replaced, uploaded = dict(document), False
                 for member, value in document.items():
                     if member == "models" and isinstance(value, list):
                         replaced[member] = [self._name_of(item, folder, document) for item in value]
                     elif member in {"model", "reference"}:
                         replaced[member] = self._name_of(value, folder, document)
+                        uploaded |= replaced[member] != value
                     elif member == "scenarios" and not isinstance(value, str | Mapping | None):
                         replaced[member] = submissions.scenarios(value)
-                sent[kind] = submissions.plain(replaced)
+                # What is uploaded has its format then.
+                left = {name: value for name, value in replaced.items() if name != "format" or not uploaded}
+                sent[kind] = submissions.plain(left)
         return sent
 
     def _name_of(self, model: object, folder: Path, document: Mapping[str, object]) -> object:

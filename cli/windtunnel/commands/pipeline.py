@@ -11,6 +11,7 @@ import msgspec
 from windtunnel import output as outputs
 from windtunnel.commands.noun import NounGroup
 from windtunnel.commands.options import output_option, with_client
+from windtunnel.commands.run import DETACHED
 from windtunnel.visible_text import visible
 
 if TYPE_CHECKING:
@@ -149,9 +150,18 @@ def _follow(client: "Client", pipeline: "Pipeline", detach: bool) -> None:
     if detach:
         click.echo(pipeline.id)
         return
-    pipeline = client.pipelines.wait(pipeline.id, _tell_step)
+    try:
+        pipeline = client.pipelines.wait(pipeline.id, _tell_step)
+    except KeyboardInterrupt:
+        click.echo(
+            f"{pipeline.id} has not ended and goes on: `windtunnel pipeline follow {pipeline.id}` follows it, `cancel`"
+            " in place of `follow` cancels it.",
+            err=True,
+        )
+        raise click.exceptions.Exit(DETACHED) from None
     _show_steps(pipeline)
     if pipeline.state != "succeeded":
+        click.echo(f"`windtunnel pipeline retry {pipeline.id}` runs the steps again that have not succeeded.", err=True)
         raise click.exceptions.Exit(1)
 
 

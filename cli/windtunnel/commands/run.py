@@ -14,7 +14,8 @@ from windtunnel import tables
 from windtunnel.commands.options import SaveOption, dataset_names, models_and_files, with_client
 from windtunnel.commands.submission_options import field_values, submission_options
 from windtunnel.errors import WindtunnelError
-from windtunnel.gang_programs import COMMUNICATIONS, DATASET, ONE_TASK, default_start
+from windtunnel.gang_programs import COMMUNICATIONS, DATASET, ONE_TASK, default_start, is_case
+from windtunnel.model_sources import StoredModel, source_of
 from windtunnel.output import serialised
 from windtunnel.visible_text import visible
 
@@ -98,7 +99,7 @@ def command(
         raise click.UsageError("--watch follows a model's file, and its simulation to the end.")
     submission = _submission(options)
     if ranks is not None:
-        submission |= gang_fields(model, ranks, program, build, communication, **submission)
+        submission |= gang_fields(model, dataset, ranks, program, build, communication, **submission)
         dataset = dataset or DATASET
     elif program is not None or build is not None or communication is not None:
         raise click.UsageError("--command, --build and --communication are of a coupled program: add --ranks N.")
@@ -140,6 +141,7 @@ def _submission(options: dict[str, Any]) -> dict[str, Any]:
 
 def gang_fields(
     model: str,
+    dataset: str | None,
     ranks: int,
     command: str | None,
     build: str | None,
@@ -150,6 +152,11 @@ def gang_fields(
     **_: object,
 ) -> dict[str, object]:
     """Return the arguments of `simulations.submit` that make a submission one of a gang, where it leaves them open."""
+    tasks = ONE_TASK if scenarios is None and sample is None else scenarios
+    source = source_of(model)
+    described = is_case(source) or (isinstance(source, StoredModel) and dataset not in {None, DATASET})
+    if described and {command, build, communication} == {None}:  # the case, or the dataset, has them
+        return {"gang": {"size": ranks}, "scenarios": tasks}
     communication = communication or COMMUNICATIONS[0]
     compiled = _words("--build", build) if build is not None else None
     if command is not None:
@@ -159,7 +166,7 @@ def gang_fields(
     built = {"build": compiled} if compiled is not None else {}
     return {
         "gang": {"size": ranks, "communication": communication, "command": words, **built},
-        "scenarios": ONE_TASK if scenarios is None and sample is None else scenarios,
+        "scenarios": tasks,
     }
 
 

@@ -12,6 +12,12 @@ from core.domain.scheduling.launches import Gang, Placement, replicas
 from core.domain.scheduling.permissions import permitting
 
 
+class _Wanted(msgspec.Struct):
+    """The executor that a placement names; None or empty: any."""
+
+    executor: str | None = None
+
+
 class Eligibility:
     """The executors by name, and what each of them supports and allows."""
 
@@ -20,7 +26,7 @@ class Eligibility:
 
     def candidates(self, placement: Mapping[str, object], gang: Mapping[str, object] | None) -> list[ExecutorConfig]:
         """Return the executors that a submission does not exclude, of a gang only those that start gangs."""
-        wanted = placement.get("executor") or ""
+        wanted = msgspec.convert(placement, _Wanted).executor or ""
         return [
             config for name, config in self.executor_configs.items() if wanted in {"", name} and config.starts(gang)
         ]

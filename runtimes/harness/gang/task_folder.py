@@ -26,6 +26,8 @@ LONGEST_END = 1 << 20
 PROGRAMS, LIBRARIES = "bin", "lib"
 #: A parameter in a template, by its name.
 PARAMETER = re.compile(r"\{\{\s*(\w{1,100})\s*\}\}")
+#: Names of a program that is one file.
+PROGRAM_NAMES = ("model.py", "model")
 #: Packages that every program has: `windtunnel_program`.
 OWN_PACKAGES = Path(__file__).with_name("program")
 
@@ -64,6 +66,9 @@ class TaskFolder:
             self.work.mkdir(parents=True)
             shutil.copyfile(model, self.work / self._gang.name)
             (self.work / self._gang.name).chmod(0o755)
+            for name in PROGRAM_NAMES:  # a command may have either, whatever the format of the file
+                with contextlib.suppress(FileExistsError):
+                    (self.work / name).symlink_to(self._gang.name)
         for path, text in self._gang.contents.items():
             (self.work / path).parent.mkdir(parents=True, exist_ok=True)
             (self.work / path).write_text(text)

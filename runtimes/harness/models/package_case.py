@@ -35,6 +35,7 @@ FORMAT = ModelFormat(
     suffixes=(".case",),
     recognise=recognise,
     unpacked=True,
+    zip_contents="`package.json` at its top",
     manifest="package.json",
     load=load,
 )
