@@ -224,10 +224,10 @@ print({"surrogate": r'{"a": "\ud800"}', "huge": '{"a": 1e300, "b": 1%s}' % ("0" 
 
 def test_a_program_with_an_odd_result_loses_its_own_and_no_other(platform: PlatformProcess) -> None:
     _, results = run(platform, ODD, size=1, tasks=7)
-    expected = ["invalid", "invalid", "ok", "invalid", "ok", "invalid", "invalid"]
+    expected = ["invalid", "invalid", "invalid", "invalid", "ok", "invalid", "invalid"]
     assert [result["status"] for result in results] == expected, results
     assert results[5]["error"].endswith("it is not UTF-8")
-    assert results[2]["metrics"] == {"a": 1e300, "b": 10**400}
+    assert results[2]["error"].endswith("b is Infinity"), "a number that no statistics can have"
     assert "field cannot be read: Permission denied" in results[3]["error"]
 
 

@@ -49,6 +49,8 @@ def test_a_flat_object_is_the_metrics(metrics: dict[str, object]) -> None:
         ('{"b": 1, "a": [1]}', "WINDTUNNEL_RESULT names or as its last line of JSON: a is [1]"),
         ('{"b": 1, "a": NaN}', "a is NaN"),
         ('{"a": 1e400}', "a is Infinity"),
+        (f'{{"b": 1, "a": {10**310}}}', "a is Infinity"),
+        (f'{{"a": -1{"0" * 5000}}}', "a is -Infinity"),
         ("[1]", "got `array`"),
         (r'{"a": "\ud800"}', "no valid result"),
         (json.dumps({"a": "b" * RESULT}), "more than 65,536 characters: leave what is long as a file"),

@@ -230,10 +230,14 @@ def result_of(text: str | None, seconds: float, read: Collection[str] = (), line
     unfit = UNFIT_METRICS if read else NO_RESULT
     try:
         if text is not None and len(text) <= RESULT:
-            return Played("ok", _metrics.decode(text), seconds=seconds)
+            metrics = _metrics.decode(text)
+            for value in metrics.values():
+                if isinstance(value, int):
+                    float(value)  # beyond every float it is no number of statistics
+            return Played("ok", metrics, seconds=seconds)
         missing = with_lines(f"{UNPRINTED_METRICS}{', '.join(read)}", lines) if read else NO_RESULT
         error = missing if text is None else RESULT_TOO_LONG
-    except (msgspec.MsgspecError, RecursionError) as failure:
+    except (msgspec.MsgspecError, RecursionError, OverflowError) as failure:
         error = f"{unfit}: {wrong_metric(text or '') or failure}"
     except UnicodeEncodeError:
         error = f"{unfit}: it is not UTF-8"
@@ -243,10 +247,16 @@ def result_of(text: str | None, seconds: float, read: Collection[str] = (), line
 def wrong_metric(text: str) -> str | None:
     """Return the member of a JSON object that cannot be a metric; None: all can, or it is something else."""
     try:
-        members = json.loads(text)
+        members = json.loads(text, parse_int=_whole_number)
     except (ValueError, RecursionError):
         return None
     for name, value in members.items() if isinstance(members, dict) else ():
         if isinstance(value, dict | list) or (isinstance(value, float) and not math.isfinite(value)):
             return f"{name[:100]} is {json.dumps(value)[:100]}"
     return None
+
+
+def _whole_number(text: str) -> float:
+    """Return a whole number; infinity for one that is beyond every float."""
+    number = float(text)
+    return int(text) if math.isfinite(number) else number
