@@ -112,6 +112,8 @@ def test_the_program_of_a_gang_may_be_a_file_of_no_format_of_models(client: Flas
         ),
         ({"placement": {"executor": "laptop"}}, "No executor here starts such a gang"),
         ({"params": {"mesh": [1, 2]}}, "takes a number, a truth value or a text"),
+        ({"params": {"n": 10**400}}, "The parameter 'n' takes a number that a float has room for"),
+        ({"sweep": {"n": [1, -(10**400)]}}, "The parameter 'n' takes a number that a float has room for"),
     ],
 )
 def test_a_submission_that_a_gang_cannot_run_is_refused_with_the_reason(

@@ -1,5 +1,6 @@
 """Validation of parameters, sweeps and scenario selections against a dataset; errors name the valid values."""
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,6 +49,8 @@ def checked_value(name: str, spec: Mapping[str, Any], value: Any) -> Any:
     }.get(kind, True)
     if not fits:
         raise Invalid(f"The parameter {name!r} takes {WORDS.get(kind, kind)}, not {value!r:.80}.")
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise Invalid(f"The parameter {name!r} takes a number that a float has room for, less than 1.8e308.")
     low, high, choices = spec.get("low"), spec.get("high"), spec.get("choices")
     if (low is not None and value < low) or (high is not None and value > high):
         raise Invalid(f"The parameter {name!r} lies in {low}..{high}; {value!r:.80} does not.")
