@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.domain.results.outcomes import DISTINCT, ErrorTally, outcome_of
+from core.domain.results.outcomes import DISTINCT, SHOWN, ErrorTally, outcome_of
 from core.domain.scheduling.states import State
 
 
@@ -39,6 +39,16 @@ def test_max_failures_stays_the_reason_where_it_is_given() -> None:
     assert outcome_of(1, 2, 2, errors) == (State.FAILED, "2 tasks failed; max_failures is 1")
     assert outcome_of(2, 2, 2, errors)[0] is State.FAILED, "no task is ok"
     assert outcome_of(2, 3, 2, errors) == (State.SUCCEEDED, None)
+
+
+def test_a_long_error_keeps_its_beginning_and_the_end_where_a_traceback_says_what_happened() -> None:
+    said = "FileNotFoundError: [Errno 2] No such file or directory: 'mesh.vtk'"
+    trace = "rank 1 exited with status 1; its last lines: " + 'File "model.py", line 1 | ' * 50 + said
+    state, reason = outcome_of(None, 1, 1, tally(("crashed", trace)))
+    assert state is State.FAILED and reason is not None
+    shown = reason.removeprefix("its only task is not ok: crashed: ")
+    assert shown.startswith("rank 1 exited with status 1; ") and "…" in shown and shown.endswith(said)
+    assert len(shown) == SHOWN
 
 
 @given(st.lists(st.tuples(st.sampled_from(["failed", "crashed"]), st.text(max_size=2000)), min_size=1))

@@ -6,8 +6,8 @@ from core.domain.scheduling.states import State
 
 #: Different errors that are counted; others count together. A model may put the task's number into each message.
 DISTINCT = 1000
-#: Characters of an error in a reason.
-SHOWN = 500
+#: Characters of an error in a reason, and how many of them are of its beginning, where it is longer.
+SHOWN, BEGINNING = 500, 150
 
 
 class ErrorTally:
@@ -18,7 +18,7 @@ class ErrorTally:
 
     def add(self, status: str, error: str | None) -> None:
         """Add a task that is not ``ok``."""
-        text = f"{status}: {error[:SHOWN]}" if error else status
+        text = f"{status}: {shorten_error(error)}" if error else status
         if text not in self._counts and len(self._counts) >= DISTINCT:
             text = f"{status}, for other reasons"
         self._counts[text] += 1
@@ -27,6 +27,11 @@ class ErrorTally:
     def commonest(self) -> tuple[str, int] | None:
         """The commonest error and its count; among equals the first. None without errors."""
         return max(self._counts.items(), key=lambda item: item[1], default=None)
+
+
+def shorten_error(error: str) -> str:
+    """Return an error without its middle if it is long: it begins with what failed, and Python says why at the end."""
+    return error if len(error) <= SHOWN else f"{error[:BEGINNING]}…{error[len(error) - SHOWN + BEGINNING + 1 :]}"
 
 
 def too_many(max_failures: int | None, failed: int) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from common.errors import Invalid
 from common.near_names import near_names, suggestion
 from core.domain.results.declared_results import DeclaredMetric, DeclaredResults, declared_results
-from core.domain.results.outcomes import SHOWN
+from core.domain.results.outcomes import shorten_error
 from core.domain.results.result_columns import TaskResult
 
 
@@ -40,7 +40,7 @@ class Score:
             "task": result.task,
             "status": result.status,
             "score": number_of(result.metrics.get(self.metric)) if self.metric else None,
-            "error": result.error[:SHOWN] if result.error else result.error,
+            "error": shorten_error(result.error) if result.error else result.error,
             "scenario": result.scenario,
         }
 

@@ -12,6 +12,7 @@ import msgspec
 
 from common.errors import Gone, StoreUnavailable, Unauthorized, UnreadableRow
 from common.ids import hashed
+from core.domain.results.outcomes import shorten_error
 from core.domain.scheduling.ranges import EXPIRIES, STRIKES, Ended, Later, Lease, RangePosition, ReportedRange
 from core.domain.scheduling.reservations import Reservation
 from core.domain.scheduling.states import LIVE, State
@@ -344,7 +345,7 @@ class Leases:
 
         def release(c: Connection) -> leases.Remainder | None:
             held = death.stage, death.start, death.fencing_token
-            return leases.release(c, *held, task=death.task, death=death.reason[:500])
+            return leases.release(c, *held, task=death.task, death=shorten_error(death.reason))
 
         remainder = self._database.write(release, durable=False)
         if remainder is not None and remainder.strikes >= STRIKES:

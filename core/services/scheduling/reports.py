@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from common.errors import BadRequest
+from core.domain.results.outcomes import shorten_error
 from core.domain.scheduling.ranges import STRIKES
 from runtimes.harness.evaluator.tasks import Located
 from runtimes.harness.runner.runner_api_messages import ReportHeader
@@ -73,7 +74,7 @@ def crashed_line(located: Located, task: int, reason: str, labels: Mapping[str, 
         "status": "crashed",
         "scenario": scenario,
         "metrics": {},
-        "error": f"simulator: {reason[:500]} ({STRIKES} times on this scenario)",
+        "error": f"simulator: {shorten_error(reason)} ({STRIKES} times on this scenario)",
         "artifacts": [],
         "timing": {},
     }
