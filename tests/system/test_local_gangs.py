@@ -255,8 +255,9 @@ def test_an_mpi_program_has_the_halo_package_without_declaring_it(platform: Plat
     [
         ("raise ValueError('the mesh is too coarse')", "ValueError: the mesh is too coarse"),
         ("print('given up', flush=True); world.Abort(3)", "given up"),
+        ("__import__('os')._exit(0)", "rank 1 ended with status 0 without finishing MPI"),
     ],
-    ids=["exception", "abort"],
+    ids=["exception", "abort", "early end"],
 )
 def test_a_rank_that_ends_all_others_says_why(platform: PlatformProcess, ending: str, words: str) -> None:
     program = f"from mpi4py import MPI\nworld = MPI.COMM_WORLD\nif world.rank == 1:\n    {ending}\nworld.barrier()\n"

@@ -64,11 +64,46 @@ def test_ranks_that_their_launcher_ended_are_the_programs_doing_unless_it_was_ki
     assert fault(stopped, 2, 3) == (
         "the program ended all ranks with status 3, as MPI_Abort does, also rank 1; its last lines: ValueError: coarse"
     )
+    assert str(fault(stopped, 2, 0)).startswith("the program ended all ranks with status 0, as MPI_Abort does")
     for killed in (9, 137):
         with pytest.raises(ReplicaLost, match="rank 0 was lost"):
             fault(stopped, 2, killed)
     text = fault([*stopped, rank_end(2, 4, lines=("why",))], 3, 4)
     assert text == "rank 2 exited with status 4; its last lines: why"
+
+
+def early_ends(after: float, **told) -> list[RankEnd]:
+    stopped = [rank_end(rank, -9, 2.0 + after, by_launcher=True) for rank in (0, 3)]
+    return [*stopped, rank_end(1, 0, 2.0, **told), rank_end(2, 0, 0.5)]
+
+
+def test_a_rank_that_ends_well_without_finishing_mpi_is_the_programs_fault_because_its_launcher_ends_the_others():
+    for launcher in (9, 137):
+        text = "rank 1 ended with status 0 without finishing MPI (MPI_Finalize), so its launcher ended rank 0"
+        assert fault(early_ends(0.01), 4, launcher) == text
+        assert fault(early_ends(0.01, lines=("bye",)), 4, launcher) == f"{text}; its last lines: bye"
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        pytest.param(early_ends(30.0), id="long after"),
+        pytest.param(early_ends(-0.01), id="before"),
+        pytest.param(early_ends(0.01)[1:], id="with a rank that left no word"),
+    ],
+)
+def test_ranks_that_were_ended_while_others_had_ended_well_are_lost(ends):
+    with pytest.raises(ReplicaLost, match="rank 0 was lost"):
+        fault(ends, 4, 9)
+
+
+def test_a_rank_whose_process_its_launcher_kills_prints_nothing_of_its_own(tmp_path):
+    rank = [sys.executable, rank_module.__file__, str(tmp_path), "sleep", "600"]
+    with subprocess.Popen(rank, stderr=subprocess.PIPE) as launched:
+        until(lambda: (tmp_path / ".pid-0").exists() and (tmp_path / ".pid-0").read_text())
+        launched.kill()
+        assert launched.stderr.read() == b""
+    assert RankEnd.of(json.loads((tmp_path / "0").read_text())).by_launcher
 
 
 def test_a_launcher_that_is_lost_is_a_loss_whatever_the_other_ranks_made_of_it():

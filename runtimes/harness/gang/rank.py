@@ -256,7 +256,9 @@ def main(folder: str, command: Sequence[str]) -> int:
         os.close(telling)
         os.close(orphaned)
         os.setsid()
-        os.write(told, str(watch(folder, command, os.pidfd_open(parent), launcher, orphaning)).encode())
+        code = watch(folder, command, os.pidfd_open(parent), launcher, orphaning)
+        with contextlib.suppress(BrokenPipeError):  # the launcher has killed who is told
+            os.write(told, str(code).encode())
         os._exit(0)
     os.close(told)
     os.close(orphaning)

@@ -7,7 +7,7 @@ by which people and systems stop a process are a loss, after which the task is r
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 
 from .gang_transport import ReplicaLost
 
@@ -16,6 +16,8 @@ _FAULTS = ("SIGSEGV", "SIGABRT", "SIGFPE", "SIGILL", "SIGBUS", "SIGSYS", "SIGTRA
 FAULTS = frozenset(signal.Signals[name] for name in _FAULTS)
 #: The most characters of a line that is kept, and of a host's name.
 LONGEST_LINE = 1000
+#: Seconds within which a launcher ends the other ranks after one that ended without finishing MPI.
+CLEANING_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +74,8 @@ def fault(ends: Sequence[RankEnd], expected: int, launcher: int, lines: Sequence
     ``expected``: the number of ranks. ``launcher``: the exit status of what started them, with its last ``lines``;
     negative if a signal ended it.
     The rank that ended first with an error is the reason; the launcher ends the others for it. A launcher that is lost,
-    or fails although no rank has, is a loss: it is not the program's.
+    or fails although no rank has, is a loss: it is not the program's. But a launcher ends all others at once after a
+    rank that ended well without finishing MPI, for which they might wait for ever.
     """
     if launcher == -signal.SIGKILL:
         raise ReplicaLost("what starts the ranks was killed by SIGKILL")
@@ -94,15 +97,26 @@ def fault(ends: Sequence[RankEnd], expected: int, launcher: int, lines: Sequence
     if launcher > 0 and not ends:
         return with_lines(f"no rank was started: the launcher exited with status {launcher}", lines)
     stopped = sorted((end for end in ends if end.by_launcher), key=lambda end: (not end.lines, end.rank))
-    if stopped and launcher > 0 and not is_killed(launcher):
+    if stopped and launcher >= 0 and not is_killed(launcher):
         how = f"the program ended all ranks with status {launcher}, as MPI_Abort does"
         return with_lines(f"{how}, also rank {stopped[0].rank}", stopped[0].lines)
+    if len(ends) == expected and (early := _early_end(ends)) is not None:
+        how = f"rank {early.rank} ended with status 0 without finishing MPI (MPI_Finalize)"
+        other = min(end.rank for end in ends if end.by_launcher)
+        return with_lines(f"{how}, so its launcher ended rank {other}", early.lines)
     missing = sorted(set(range(expected)) - {end.rank for end in ends if not end.by_launcher})
     if missing:
         raise ReplicaLost(f"rank {missing[0]} was lost")
     if launcher:
         raise ReplicaLost(f"the launcher exited with status {launcher}, although all ranks ended well")
     return None
+
+
+def _early_end(ends: Sequence[RankEnd]) -> RankEnd | None:
+    """Return the rank that ended well immediately before the launcher ended others; None: there is none."""
+    stopped_at = min((end.ended for end in ends if end.by_launcher), default=-inf)
+    well = [end for end in ends if not end.by_launcher and 0.0 <= stopped_at - end.ended <= CLEANING_SECONDS]
+    return max(well, key=lambda end: end.ended, default=None)
 
 
 def is_killed(status: int) -> bool:
