@@ -136,6 +136,14 @@ def test_an_invalid_gang_is_refused(client: FlaskClient, gang: dict[str, Any]) -
     assert submit_gang(client, gang=gang).status_code == 422
 
 
+@pytest.mark.parametrize("member", ["command", "build"])
+@pytest.mark.parametrize("words", [[""], ["", "x"]])
+def test_a_command_that_names_no_program_is_refused(client: FlaskClient, member: str, words: list[str]) -> None:
+    refused = submit_gang(client, gang={"size": 2, "command": ["x"]} | {member: words})
+    assert refused.status_code == 422, refused.json
+    assert f"`gang.{member}` begins with an empty word" in refused.json["detail"], refused.json
+
+
 def test_the_size_of_a_gang_cannot_be_changed(client: FlaskClient) -> None:
     id = submit_gang(client).json["id"]
     refused = client.patch(f"/v1/simulations/{id}", json={"workers": 3})

@@ -214,6 +214,9 @@ class Resolver:
             raise Invalid("`gang.communication` is `packaged` for a packaged case alone (docs/packages.md).")
         if not gang.command:
             raise Invalid("`gang.command` is missing: the program that each replica runs, in the folder of the model.")
+        for name, words in (("command", gang.command), ("build", gang.build)):
+            if words and not words[0]:
+                raise Invalid(f"`gang.{name}` begins with an empty word: its first word is the program to start.")
         self.eligibility.check_gang(submission.placement, submission.gang)
 
     def _choose(self, submission: Submission, model: Model | None, dataset: Dataset) -> tuple[catalogue.Runtime, Model]:
