@@ -435,6 +435,20 @@ def test_the_last_line_of_json_is_the_result_and_a_program_without_one_is_invali
     assert here.run("print('done')").status == "invalid"
 
 
+@pytest.mark.parametrize(
+    ("writing", "reason"),
+    [
+        ("open(path, 'w')", "is empty"),
+        ("os.mkdir(path)", "is a folder"),
+        ("os.symlink('model.py', path)", "is a link"),
+        ("os.mkfifo(path)", "is no file"),
+    ],
+)
+def test_a_result_that_has_no_text_is_invalid_and_says_what_it_is(here: GangHere, writing: str, reason: str) -> None:
+    played = here.run(f"import os\npath = os.environ['WINDTUNNEL_RESULT']\n{writing}\nprint('{{}}')\n", size=1)
+    assert played.status == "invalid" and f"WINDTUNNEL_RESULT names, {reason}" in str(played.error), played
+
+
 def test_a_program_writes_beside_its_files_and_starts_programs_of_its_own(here: GangHere) -> None:
     program = """
 import json, os, subprocess, sys
@@ -497,6 +511,14 @@ def test_a_task_that_faults_fails_alone_and_the_program_is_started_again(here: G
     assert [played.status for played in outcomes] == ["ok", "crashed", "ok"]
     assert outcomes[1].error is not None and "rank 1 was ended by SIGSEGV" in outcomes[1].error
     assert outcomes[2].metrics["turn"] == 1
+
+
+def test_a_task_that_a_program_does_not_finish_fails_alone_and_says_so(here: GangHere) -> None:
+    skipped = "if task.index == 8:\n        continue"
+    gang = here.gang(RESIDENT.format(extra=skipped), size=1, start="launch")
+    outcomes = [here.play(gang, index) for index in (7, 8, 9)]
+    assert [played.status for played in outcomes] == ["ok", "invalid", "ok"]
+    assert "`task.finish`" in str(outcomes[1].error) and outcomes[2].metrics["turn"] == 3
 
 
 def test_a_program_that_ends_between_two_tasks_is_started_again(here: GangHere) -> None:

@@ -151,7 +151,7 @@ def test_a_resident_program_has_the_checkpoint_of_the_task_that_was_lost_and_of_
     assert [result["metrics"] for result in results[:3]] == [
         {"total": 210 * weight, "began": 10 if weight == 2 else 0} for weight in (1, 2, 3)
     ], results
-    assert results[3]["status"] == "invalid" and "got `null`" in results[3]["error"]
+    assert results[3]["status"] == "invalid" and "went on without a result of the task" in results[3]["error"]
 
 
 SOLVER = """

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from runtimes.harness.dataset_definition import definition_of
 from runtimes.harness.evaluator.result_batch import ResultBatch
 from runtimes.harness.evaluator.tasks import Located
-from runtimes.harness.gang.gang_runner import result_of
+from runtimes.harness.gang.gang_runner import UNFINISHED_TASK, result_of
 from runtimes.harness.gang.gang_task import GangEnd
 from runtimes.harness.gang.gang_transport import RESULT
 from runtimes.harness.gang.local_gang import outcome
-from runtimes.harness.gang.rank import PROGRESS, LogRules, PassedLines
+from runtimes.harness.gang.rank import PROGRESS, LastLines, LogRules, PassedLines
 from runtimes.harness.gang.rank_ends import RankEnd
 
 LOCATION = Located(index=0, repeat=0, seed=1, params={}, swept={})
@@ -59,6 +59,23 @@ def test_a_flat_object_is_the_metrics(metrics: dict[str, object]) -> None:
 def test_a_task_without_a_result_is_invalid_and_says_why(text: str | None, reason: str) -> None:
     played = result_of(text, 0.0)
     assert (played.status, played.metrics) == ("invalid", {}) and reason in str(played.error), played.error
+
+
+@pytest.mark.parametrize("piece", [1000, 1 << 20])
+def test_a_last_line_of_json_that_is_too_long_is_said_to_be(piece: int) -> None:
+    printed, begun = LastLines(), b'{"a": 1}\n  {"b": "'
+    text = begun + b"{" * (RESULT + 10) + b'"}\n'
+    for start in range(0, len(text), piece):
+        printed.add(text[start : start + piece])
+    assert "more than 65,536 characters" in str(result_of(printed.result, 0.0).error)
+    printed.add(b"x" * (RESULT + 10) + b"}\n" + b'{"c": 2}\n')
+    assert result_of(printed.result, 0.0).metrics == {"c": 2}
+
+
+@pytest.mark.parametrize("text", ["", "null", "null\n"])
+def test_a_task_that_a_program_goes_on_without_is_not_finished(text: str) -> None:
+    played = outcome(GangEnd(status=0, problem=None, result=text, ranks=[], going=True), 1, 0.0)
+    assert (played.status, played.error) == ("invalid", UNFINISHED_TASK)
 
 
 def test_metrics_that_no_line_has_are_named() -> None:

@@ -356,5 +356,6 @@ def _whole(ends: Mapping[int, GangEnd]) -> GangEnd:
         problem=next((end.problem for end in parts if end.problem is not None), None),
         result=next((end.result for index, end in ends.items() if index == 0), None),
         ranks=[rank for end in parts for rank in end.ranks],
+        unread=next((end.unread for index, end in ends.items() if index == 0), None),
         going=bool(parts) and all(end.going for end in parts),
     )

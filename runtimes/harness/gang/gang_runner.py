@@ -36,6 +36,10 @@ NO_RESULT = (
     " that WINDTUNNEL_RESULT names or as its last line of JSON"
 )
 RESULT_TOO_LONG = f"the result has more than {RESULT:,} characters: leave what is long as a file in WINDTUNNEL_OUTPUT"
+UNREAD_RESULT = "the file of the result, which WINDTUNNEL_RESULT names, "
+UNFINISHED_TASK = (
+    "the first rank went on without a result of the task: give it with `task.finish`, as a flat JSON object"
+)
 UNPRINTED_METRICS = "the program ended well, but no line that it printed has one of its metrics: "
 UNFIT_METRICS = "the program ended well, but a metric that it printed is none"
 SEARCH_TOO_LONG = (

@@ -170,8 +170,8 @@ class GangTask:
 class GangEnd:
     """The end of a task. ``status``: of what the sandbox started; ``problem``: what else went wrong.
 
-    ``result``: the text that the program wrote to its file, None: it wrote none. ``going``: the program goes on to the
-    next task.
+    ``result``: the text that the program wrote to its file, None: it wrote none. ``unread``: why that has no text.
+    ``going``: the program goes on to the next task.
     """
 
     status: int
@@ -179,6 +179,7 @@ class GangEnd:
     result: str | None
     ranks: Sequence[RankEnd]
     going: bool = False
+    unread: str | None = None
 
     @property
     def is_quiet(self) -> bool:
@@ -191,14 +192,21 @@ class GangEnd:
         """Return what a sandbox has told. Raises ValueError if it is something else."""
 
         def gang_end(
-            status: object, problem: object, result: object, ranks: Sequence[object], going: object
+            status: object,
+            problem: object,
+            result: object,
+            ranks: Sequence[object],
+            going: object,
+            unread: object,
         ) -> "GangEnd":
             if not isinstance(status, int):
                 raise ValueError("the status of a gang's end is not a number")
             if not isinstance(problem, str | None) or not isinstance(result, str | None):
                 raise ValueError("a text of a gang's end is not a text")
+            if not isinstance(unread, str | None):
+                raise ValueError("a text of a gang's end is not a text")
             ends = [RankEnd.of(rank) for rank in ranks]
-            return cls(status=status, problem=problem, result=result, ranks=ends, going=bool(going))
+            return cls(status=status, problem=problem, result=result, ranks=ends, going=bool(going), unread=unread)
 
         try:
             return gang_end(**json.loads(text))

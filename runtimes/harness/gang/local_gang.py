@@ -31,7 +31,15 @@ from ..runner.runner_api_client import Credentials, LaunchOver, RequestRejected,
 from .delivered_files import OUTPUT, Delivery, NotDeliverable
 from .gang_log import GangLog
 from .gang_nodes import SpreadTask
-from .gang_runner import SEARCH_TOO_LONG, GangLaunch, GangRunner, GangStopped, result_of
+from .gang_runner import (
+    SEARCH_TOO_LONG,
+    UNFINISHED_TASK,
+    UNREAD_RESULT,
+    GangLaunch,
+    GangRunner,
+    GangStopped,
+    result_of,
+)
 from .gang_task import FOLDER, GangEnd, GangTask, LocalGangSpec
 from .gang_transport import ReplicaLost
 from .program_build import BuildFailed, ProgramBuild
@@ -240,8 +248,14 @@ def outcome(end: GangEnd, ranks: int, seconds: float, read: Collection[str] = ()
     if problem is not None:
         return Played("crashed", {}, error=unworldly(problem), seconds=seconds, ranks=timing)
     first = next((rank for rank in end.ranks if rank.rank == 0), None)
+    error = None
     if first is not None and first.given_up:
         error = f"the expression of {first.given_up[0]} {SEARCH_TOO_LONG}"
+    elif end.unread is not None:
+        error = UNREAD_RESULT + end.unread
+    elif end.going and (end.result or "").strip() in ("", "null"):
+        error = UNFINISHED_TASK
+    if error is not None:
         return Played("invalid", {}, error=unworldly(error), seconds=seconds, ranks=timing)
     result = end.result if end.result is not None or first is None else first.result
     played = result_of(result, seconds, read, first.lines if first is not None else ())

@@ -170,7 +170,8 @@ class LastLines:
         if self._log is not None:
             self._log.add(data)
         *whole, self._begun = (self._begun + data).split(b"\n")
-        self._begun = self._begun[-LONGEST_LINES:]
+        if len(self._begun) > LONGEST_LINES:  # its first character stays too: it tells a result
+            self._begun = self._begun.lstrip()[:1] + self._begun[-LONGEST_LINES:]
         for line in whole:
             self._keep(line)
 
@@ -188,7 +189,10 @@ class LastLines:
         self.lines.append(text[:1000])
         if self._rules is not None:
             self._rules.read(text, self._output)
-        if text.startswith("{") and text.endswith("}") and not _PROGRESS_LINE.fullmatch(text):
+        if len(line) > LONGEST_LINES:
+            if line.lstrip()[:1] == b"{" and text.endswith("}"):
+                self.result = "{".ljust(LONGEST_LINES + 1)  # too long, as its reader will say
+        elif text.startswith("{") and text.endswith("}") and not _PROGRESS_LINE.fullmatch(text):
             self.result = printed.decode(errors="surrogateescape")
 
 

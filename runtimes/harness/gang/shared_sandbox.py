@@ -168,7 +168,8 @@ class SharedSandbox:
             self._folder.deliver_outputs(self._files)
             written = self._folder.result()
             result = self._tasks.result if written is None else written
-            return GangEnd(status=0, problem=None, result=result, ranks=self._used.since_last(), going=True)
+            unread, used = self._folder.unread_result(), self._used.since_last()
+            return GangEnd(status=0, problem=None, result=result, ranks=used, going=True, unread=unread)
         return self._end_all(code, problem)
 
     def _end_all(self, code: int, problem: str | None) -> GangEnd:
@@ -184,7 +185,8 @@ class SharedSandbox:
             sweep()
         self._folder.deliver_outputs(self._files)
         ends = [end for rank in self._gang.numbers if (end := self._folder.rank_end(rank)) is not None]
-        return GangEnd(status=code, problem=problem, result=self._folder.result(), ranks=ends)
+        result, unread = self._folder.result(), self._folder.unread_result()
+        return GangEnd(status=code, problem=problem, result=result, ranks=ends, unread=unread)
 
     def _wait(self) -> tuple[int, str | None]:
         """Wait until the task is answered, all programs have ended, or one has failed; return what went wrong.

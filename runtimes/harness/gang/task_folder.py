@@ -211,6 +211,21 @@ class TaskFolder:
         text = _text_of(self._result, RESULT + 1)
         return "" if text is None and os.path.lexists(self._result) else text
 
+    def unread_result(self) -> str | None:
+        """Return why the result that the program wrote has no text; None: it has one, or the program wrote none."""
+        try:
+            status = self._result.lstat()
+        except OSError:
+            return None
+        for is_kind, kind in ((stat.S_ISLNK, "a link"), (stat.S_ISDIR, "a folder")):
+            if is_kind(status.st_mode):
+                return f"is {kind}, which is not read: write a file"
+        if not stat.S_ISREG(status.st_mode):
+            return "is no file"
+        if not status.st_size:
+            return "is empty"
+        return None if os.access(self._result, os.R_OK) else "cannot be read: its mode does not allow it"
+
 
 def _parameters(params: Mapping[str, object], **others: object) -> Mapping[str, object]:
     """Return the parameters of a scenario's members, and its other members by their names."""
