@@ -72,6 +72,14 @@ def test_ranks_that_their_launcher_ended_are_the_programs_doing_unless_it_was_ki
     assert text == "rank 2 exited with status 4; its last lines: why"
 
 
+def test_what_other_ranks_make_of_a_lost_one_is_not_the_programs_doing() -> None:
+    lost = RankEnd.lost_end(2, "node")
+    aborted = [rank_end(0, 7, lines=("Fatal error in internal_Barrier",)), rank_end(1, -9, by_launcher=True)]
+    for others in (aborted, aborted[1:]):
+        with pytest.raises(ReplicaLost, match="rank 2 was killed by SIGKILL"):
+            fault([*others, lost], 3, 7)
+
+
 def early_ends(after: float, **told) -> list[RankEnd]:
     stopped = [rank_end(rank, -9, 2.0 + after, by_launcher=True) for rank in (0, 3)]
     return [*stopped, rank_end(1, 0, 2.0, **told), rank_end(2, 0, 0.5)]
@@ -90,6 +98,7 @@ def test_a_rank_that_ends_well_without_finishing_mpi_is_the_programs_fault_becau
         pytest.param(early_ends(30.0), id="long after"),
         pytest.param(early_ends(-0.01), id="before"),
         pytest.param(early_ends(0.01)[1:], id="with a rank that left no word"),
+        pytest.param(early_ends(0.01, finished=True), id="after a rank that finished MPI"),
     ],
 )
 def test_ranks_that_were_ended_while_others_had_ended_well_are_lost(ends):

@@ -224,20 +224,21 @@ class RankLog:
 class Communicated(NamedTuple):
     """How a rank communicated by MPI: seconds in calls that may wait, and bytes that it sent; None: not measured.
 
-    ``all_reduce``: the seconds of those in MPI_Allreduce.
+    ``all_reduce``: the seconds of those in MPI_Allreduce. ``finished``: whether it called MPI_Finalize.
     """
 
     waiting: float | None = None
     sent: int | None = None
     all_reduce: float | None = None
+    finished: bool | None = None
 
     @classmethod
     def read(cls, path: str) -> "Communicated":
         """Return what the library wrote at the end of the process."""
         try:
             with open(path) as file:
-                waiting, sent, all_reduce = file.read(96).split()
-            return cls(float(waiting), int(sent), float(all_reduce))
+                waiting, sent, all_reduce, finished = file.read(96).split()
+            return cls(float(waiting), int(sent), float(all_reduce), finished == "1")
         except (OSError, ValueError):  # it communicated otherwise, or was killed
             return cls()
 
@@ -319,6 +320,7 @@ def watch(folder: str, command: Sequence[str], launched: int, launcher: int, orp
         "waiting": communicated.waiting,
         "sent": communicated.sent,
         "all_reduce": communicated.all_reduce,
+        "finished": communicated.finished,
         # Files of the program by their paths in it: reasons do not tell paths of machines.
         "lines": [line.replace(f"{os.getcwd()}/", "") for line in (*printed.lines, *errors.lines)][-LINES:],
         "result": (rules and rules.result) or printed.result,

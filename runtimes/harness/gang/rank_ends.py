@@ -26,7 +26,8 @@ class RankEnd:
 
     ``by_launcher``: its launcher ended it. ``orphaned``: its launcher was lost, and it ended with an error for that.
     ``given_up``: metrics whose expression took too long for a line that it printed.
-    ``waiting``: in calls of MPI, of which ``all_reduce`` in MPI_Allreduce; ``sent``: bytes; None: not measured.
+    ``waiting``: in calls of MPI, of which ``all_reduce`` in MPI_Allreduce; ``sent``: bytes; ``finished``: whether it
+    called MPI_Finalize; None: not measured.
     """
 
     rank: int
@@ -38,6 +39,7 @@ class RankEnd:
     waiting: float | None = None
     sent: int | None = None
     all_reduce: float | None = None
+    finished: bool | None = None
     by_launcher: bool = False
     orphaned: bool = False
     lines: Sequence[str] = ()
@@ -55,12 +57,21 @@ class RankEnd:
             numbers = isinstance(end.rank, int) and isinstance(end.exit, int)
             numbers = numbers and isinstance(end.sent, int | None)
             flags = isinstance(end.by_launcher, bool) and isinstance(end.orphaned, bool)
+            flags = flags and isinstance(end.finished, bool | None)
             result = isinstance(end.result, str | None)
         except TypeError as error:
             raise ValueError(f"{error}") from None
         if not (times and short and numbers and flags and result):
             raise ValueError("a member of a rank's document has another type or is too long")
         return end
+
+    @classmethod
+    def lost_end(cls, rank: int, host: str) -> "RankEnd":
+        """Return the end of a rank that was started and whose watcher has left no document: both were killed.
+
+        It comes before all others, which MPI's library may have ended for it, as MPI_Abort does.
+        """
+        return cls(rank=rank, host=host, exit=-signal.SIGKILL, began=0.0, ended=0.0, computing=0.0)
 
     @property
     def _times(self) -> tuple[float, ...]:
@@ -113,9 +124,13 @@ def fault(ends: Sequence[RankEnd], expected: int, launcher: int, lines: Sequence
 
 
 def _early_end(ends: Sequence[RankEnd]) -> RankEnd | None:
-    """Return the rank that ended well immediately before the launcher ended others; None: there is none."""
+    """Return the rank that ended well immediately before the launcher ended others; None: there is none.
+
+    A rank that is known to have finished MPI does not count: something else has ended the others.
+    """
     stopped_at = min((end.ended for end in ends if end.by_launcher), default=-inf)
-    well = [end for end in ends if not end.by_launcher and 0.0 <= stopped_at - end.ended <= CLEANING_SECONDS]
+    unfinished = [end for end in ends if not end.by_launcher and not end.finished]
+    well = [end for end in unfinished if 0.0 <= stopped_at - end.ended <= CLEANING_SECONDS]
     return max(well, key=lambda end: end.ended, default=None)
 
 

@@ -195,7 +195,9 @@ class TaskFolder:
         return end is not None and end.exit == 0
 
     def rank_end(self, rank: int) -> RankEnd | None:
-        """Return how a rank ended; None if it left no document, or its program wrote another."""
+        """Return how a rank ended; None if it was not started, or its program wrote another document."""
+        if self.is_kept(rank):
+            return RankEnd.lost_end(rank, socket.gethostname())
         text = _text_of(self.ends / str(rank), LONGEST_END)
         try:
             end = None if text is None else RankEnd.of(json.loads(text))

@@ -2,8 +2,9 @@
  *
  * Loaded before the MPI library (LD_PRELOAD), it stands before the functions that block or send, and calls those that
  * the standard names PMPI_... It knows no MPI's header: handles are numbers in MPICH and addresses in Open MPI, and all
- * arguments are passed on as they come. At the end of the process it writes three numbers to the file that
- * WINDTUNNEL_MPI_TIMES names, if it called MPI at all: seconds, bytes, and the seconds of MPI_Allreduce alone. Sends of persistent requests (MPI_Start) are not counted. */
+ * arguments are passed on as they come. At the end of the process it writes four numbers to the file that
+ * WINDTUNNEL_MPI_TIMES names, if it called MPI at all: seconds, bytes, the seconds of MPI_Allreduce alone, and 1 if it
+ * called MPI_Finalize, or 0. Sends of persistent requests (MPI_Start) are not counted. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -19,6 +20,7 @@ typedef long (*question)(long, int *);
 
 static __thread int inside; /* of a function that is counted: a library may call its own */
 static _Atomic unsigned long long waited, sent, reduced; /* nanoseconds, bytes, nanoseconds in MPI_Allreduce */
+static _Atomic int finished;                             /* whether MPI_Finalize was called */
 
 /* Look for a function in a loaded object. A module of Python has its MPI library to itself (RTLD_LOCAL). */
 static int look(struct dl_phdr_info *object, size_t size, void *found) {
@@ -158,11 +160,18 @@ WAITS(Win_lock)
 WAITS(Win_unlock)
 WAITS(Win_flush)
 
+int MPI_Finalize(void) {
+    static int (*real)(void);
+    if (!real) real = find("PMPI_Finalize", NULL);
+    finished = 1;
+    return real();
+}
+
 __attribute__((destructor)) static void tell(void) {
-    if (!waited) return; /* a shell, or a program that the rank started */
+    if (!waited && !finished) return; /* a shell, or a program that the rank started */
     const char *path = getenv("WINDTUNNEL_MPI_TIMES");
     FILE *file = path ? fopen(path, "we") : NULL;
     if (!file) return;
-    fprintf(file, "%.6f %llu %.6f\n", waited * 1e-9, (unsigned long long)sent, reduced * 1e-9);
+    fprintf(file, "%.6f %llu %.6f %d\n", waited * 1e-9, (unsigned long long)sent, reduced * 1e-9, finished);
     fclose(file);
 }
