@@ -277,3 +277,5 @@ def test_a_program_that_is_not_there_is_named_by_its_path_in_the_model(platform:
     assert result["status"] == "crashed" and "can't open file 'sover/main.py'" in result["error"], result["error"]
     _, [result] = run(platform, "pass", size=1, command=["/opt/solver/bin/sover"])
     assert "the program sover cannot be started: No such file or directory" in result["error"], result["error"]
+    _, [result] = run(platform, "pass", size=1, command=["./sover"])
+    assert "No such file or directory; its folder has model, model.py" in result["error"], result["error"]

@@ -26,6 +26,8 @@ from typing import NamedTuple, NoReturn
 NUMBERS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "WINDTUNNEL_RANK")
 #: Lines that are kept, and the most bytes of them; a result is one of them.
 LINES, LONGEST_LINES = 12, 64 << 10
+#: Files that are listed where a program is not among them.
+LISTED_FILES = 8
 #: Bytes read from a pipe at once.
 PIECE = 64 << 10
 #: Seconds after which a line is passed on that no line feed has ended.
@@ -355,8 +357,13 @@ def _become(command: Sequence[str], outputs: Sequence[int], parent: int, measure
             os.execvp(command[0], list(command))
         except OSError as error:
             # Without its folder: reasons do not tell paths of machines.
-            name = os.path.basename(command[0])
-            hint = "; it is no program, or a script without #!" if error.errno in {errno.EACCES, errno.ENOEXEC} else ""
+            name, hint = os.path.basename(command[0]), ""
+            if error.errno in {errno.EACCES, errno.ENOEXEC}:
+                hint = "; it is no program, or a script without #!"
+            elif os.path.exists(command[0]):
+                hint = "; what it names after #!, or its loader, is not there"
+            elif "/" in command[0]:
+                hint = f"; its folder has {', '.join(sorted(os.listdir())[:LISTED_FILES])}"
             os.write(2, f"the program {name} cannot be started: {error.strerror}{hint}\n".encode())
             code = 127 if isinstance(error, FileNotFoundError) else 126
     os._exit(code)
