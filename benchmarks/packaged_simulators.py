@@ -75,7 +75,7 @@ def _run(process: PlatformProcess) -> tuple[float, float]:
     url = f"http://127.0.0.1:{process.port}/v1/simulations"
     accepted = httpx.post(url, files={name: (None, text) for name, text in fields.items()}).raise_for_status().json()
     client = process.connect()
-    client.until(accepted["id"])
+    client.until(accepted["id"], every=1.0)
     (line,) = client.open("GET", f"/v1/simulations/{accepted['id']}/results").read().splitlines()
     client.close()
     result = json.loads(line)
