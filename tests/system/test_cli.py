@@ -206,8 +206,11 @@ def test_a_simulation_without_a_sweep_says_how_to_play_one(windtunnel: Run, stre
 
 
 def test_models_are_compared_on_a_dataset(windtunnel: Run) -> None:
-    process = windtunnel("compare", "idm", "zero", "--dataset", "car_street", "--scenarios", "0-3")
+    words = ("compare", "idm", "zero", "--dataset", "car_street", "--scenarios", "0-3", "--param", "latency_steps=1")
+    process = windtunnel(*words)
     assert process.returncode == 0, process.stderr
+    simulation = windtunnel("simulations", "get", "last", "-o", "json")
+    assert json.loads(simulation.stdout)["spec"]["params"] == {"latency_steps": 1}, simulation.stderr
     assert re.match(r"(idm is better than zero|Undecided between idm)", process.stdout)
     assert "/comparisons/" in process.stderr
 

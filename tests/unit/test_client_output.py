@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from windtunnel import figures, output, tables
+from windtunnel.commands.sweep import sweep_table
 from windtunnel.errors import WindtunnelError
+from windtunnel.records import Dataset
 from windtunnel.visible_text import visible
 
 #: Texts of users: any script, wide characters, combining marks, and what would act on a terminal.
@@ -186,3 +188,12 @@ def test_a_missing_folder_and_a_missing_library_are_errors_with_the_next_step(tm
         pass
     with pytest.raises(WindtunnelError, match=r"pip install 'windtunnel\[polars\]'"):
         tables.library("no_such_library", "polars")
+
+
+def test_a_sweep_of_a_program_shows_the_means_of_the_metrics_that_it_printed() -> None:
+    statistics = {"mean": 0.25, "low": 0.0, "high": 1.0}
+    row = {"tasks": {"done": 2, "failed": 0}, "outcomes": {}, "metrics": {"error": statistics, "cells": statistics}}
+    rows = [{**row, "params": {"points": points}} for points in (8, 16)]
+    table = sweep_table({"parameters": ["points"], "rows": rows}, Dataset(name="program", state="ready"))
+    assert table.splitlines()[0].split() == ["POINTS", "TASKS", "FAILURES", "CELLS", "ERROR"]
+    assert table.splitlines()[1].split() == ["8", "2", "0", "0.250", "0.250"]

@@ -9,7 +9,9 @@ from windtunnel import figures
 from windtunnel import output as outputs
 from windtunnel.commands.events import tell_batch
 from windtunnel.commands.options import dataset_names, simulation_ids, with_client
+from windtunnel.commands.submission_options import submission_options
 from windtunnel.errors import WindtunnelError
+from windtunnel.submissions import parameters
 from windtunnel.visible_text import visible
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ FLIPS: Sequence[outputs.Column] = (
 @click.option("--margin", type=click.FloatRange(0), help="Difference that does not matter; 2 % of a declared range.")
 @click.option("--flips", is_flag=True, help="List the scenarios that only one of them fails.")
 @click.option("--scenarios", metavar="0-99,120", help="With --dataset: only these.")
+@submission_options("params")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", help="Format.")
 @with_client
 def command(
@@ -54,6 +57,7 @@ def command(
     margin: float | None,
     flips: bool,
     scenarios: str | None,
+    params: Sequence[str],
     output: str,
 ) -> None:
     """Compare FIRST with SECOND, and say whether it is better, or equivalent within the margin.
@@ -63,12 +67,15 @@ def command(
     windtunnel compare new.onnx old.onnx --dataset car_street # plays scenarios until the verdict holds
     """
     if dataset is not None:
-        document = _played(client, (first, second), dataset, metric=metric, margin=margin, scenarios=scenarios)
+        played = {"metric": metric, "margin": margin, "scenarios": scenarios, "params": parameters(params)}
+        document = _played(client, (first, second), dataset, **played)
         verdicts = [model["verdict"] for model in document["models"]]
         flipped = document["models"][0]["flips"]
     else:
-        if scenarios is not None:
-            raise click.UsageError("--scenarios is for models, with --dataset; simulations have played theirs.")
+        if scenarios is not None or params:
+            raise click.UsageError(
+                "--scenarios and --param are for models, with --dataset; simulations have played theirs."
+            )
         try:
             ids = [client.simulations.find(id) for id in (first, second)]
         except WindtunnelError as error:

@@ -13,13 +13,13 @@ from windtunnel.errors import WindtunnelError
 if TYPE_CHECKING:
     from windtunnel import Client, Dataset
 
-#: Rows of a sweep below a run's report.
-MOST_ROWS = 20
+#: Rows of a sweep below a run's report, and metrics of a dataset that has no score.
+MOST_ROWS, MOST_METRICS = 20, 5
 
 
 @click.command()
 @click.argument("id", shell_complete=simulation_ids)
-@click.option("--metric", help="Name of a metric; the dataset's score if left out.")
+@click.option("--metric", help="Name of a metric; if left out the score, or the means of all.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", help="Format.")
 @with_client
 def command(client: "Client", id: str, metric: str | None, output: str) -> None:
@@ -61,6 +61,8 @@ def sweep_table(document: Mapping[str, Any], dataset: "Dataset", metric: str | N
             ("95 % low", lambda row: figures.number(_statistics(row, shown, penalised)[1])),
             ("95 % high", lambda row: figures.number(_statistics(row, shown, penalised)[2])),
         ]
+    else:  # a program's metrics are those that it printed
+        columns += [(name, _mean_of(name)) for name in known[:MOST_METRICS]]
     return outputs.table(columns, rows)
 
 
@@ -76,7 +78,11 @@ def _parameter(name: str) -> Callable[[Mapping[str, Any]], object]:
     return lambda row: row["params"].get(name)
 
 
-def _statistics(row: Mapping[str, Any], metric: str, penalised: bool) -> tuple[Any, Any, Any]:
+def _mean_of(metric: str) -> Callable[[Mapping[str, Any]], object]:
+    return lambda row: figures.number(_statistics(row, metric, False)[0])
+
+
+def _statistics(row: Mapping[str, Any], metric: str, penalised: bool) -> tuple[float | None, ...]:
     """Return a mean and its interval; ``penalised``: over all tasks, if the platform has that."""
     values = row["metrics"].get(metric, {})
     if penalised and "low_penalised" in values:
