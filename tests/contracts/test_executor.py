@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
@@ -216,14 +217,18 @@ def test_a_killed_runner_is_observed_as_ended_with_its_reason(agent: Agent, runn
     agent.executor.submit(launch_of(runner_api.url))
     until(lambda: "report" in runner_api.requests)
     lock = agent.home / "launches" / LAUNCH / "lock"
-    (holder,) = [pid for pid in agent.runners() if any(os.path.samefile(fd, lock) for fd in descriptors(pid))]
+    (holder,) = [pid for pid in agent.runners() if has_open(pid, lock)]
     os.kill(holder, signal.SIGKILL)
     until(lambda: agent.executor.observe([LAUNCH])[LAUNCH].phase is Phase.ENDED)
     assert "SIGKILL" in str(agent.executor.observe([LAUNCH])[LAUNCH].reason)
 
 
-def descriptors(pid: int) -> list[str]:
-    return [str(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.exists()]
+def has_open(pid: int, path: Path) -> bool:
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it is closed while they are read, or has no file
+            if descriptor.samefile(path):
+                return True
+    return False
 
 
 def test_a_stopped_agent_leaves_no_process(agent: Agent, runner_api: RunnerApi) -> None:
