@@ -103,7 +103,7 @@ def section(figures: dict[str, Any]) -> str:
     return "\n\n".join(
         [
             "`git clone` from this disk into a new folder, `make run` in it, `windtunnel new mpi rod`, and "
-            f"`windtunnel run rod/heat.py {' '.join(SWEEP)}`: three simulations of a rod on two ranks of MPI. "
+            f"`windtunnel run rod/heat.py {' '.join(SWEEP)}`: three computations of a rod on two ranks of MPI. "
             "Seconds since the start of `git clone`; nothing is configured between the commands. *Empty caches*: one "
             "run that downloads all packages from the package index that the machine uses, with MPICH and mpi4py. "
             f"Unpacked they fill {figures['cache_bytes'] / 1e6:,.0f} MB of caches. *Full caches*: later clones with "
