@@ -1,7 +1,7 @@
 """Context of the application: the services, and the limits and checks that the composition root has chosen."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,6 +9,7 @@ from flask import current_app, request
 
 from api.stream_slots import StreamSlots
 from common.callers import Network, caller_of
+from core.domain.access.scopes import LOCAL_CALLER, Caller
 from core.services.service_groups import (
     AnalysisServices,
     CatalogueServices,
@@ -94,7 +95,8 @@ def operation_services() -> OperationServices:
     return context().operations
 
 
-def caller() -> str:
-    """Return the caller of this request (common/callers.py)."""
+def caller() -> Caller:
+    """Return on whose behalf this request acts."""
     forwarded = request.headers.getlist("X-Forwarded-For")
-    return caller_of(request.environ.get("REMOTE_ADDR", ""), ",".join(forwarded), context().proxies)
+    address = caller_of(request.environ.get("REMOTE_ADDR", ""), ",".join(forwarded), context().proxies)
+    return replace(LOCAL_CALLER, address=address)

@@ -9,7 +9,7 @@ from flask import Response, request
 
 from api import stream_slots
 from api.blueprint import empty_response
-from api.context import context
+from api.context import caller, context
 from api.context import submission_services as services
 from common.errors import PlatformError, TooManyStreams
 from core.domain.submissions.records import Event
@@ -114,7 +114,7 @@ def stream_events(log: EventLog, id: str, query: Mapping[str, Any], headers: Map
     ``query`` and ``headers``: values of EventsQuery and of EventsHeaders.
     """
     after = headers.get("last_event_id", query.get("after", 0))
-    if after and log.ended(id, after):
+    if after and log.ended(caller(), id, after):
         return empty_response(204, STREAM_HEADERS)
     require_free_stream()
-    return stream(encode_events(log.follow(id, after, context().heartbeat)), SSE)
+    return stream(encode_events(log.follow(caller(), id, after, context().heartbeat)), SSE)

@@ -119,6 +119,7 @@ def from_upload(document: Mapping[str, Any]) -> tuple[Submission, Model]:
 def upload(file: FileStorage, submission: Submission, format: str | None) -> Model:
     """Store the model file of a submission."""
     return file_services().models.add(
+        caller(),
         chunks_of(file.stream),
         filename=base_name(file.filename),
         runtime=submission.runtime,
@@ -208,10 +209,10 @@ def submit(
         return json_response(dry_run(submission, model))
     digest = digest_of(submission, model) if key else None
     id, replayed = submission_services().simulations.accept(
-        submission, model=model, key=key, request_digest=digest, submitted_by=caller()
+        caller(), submission, model=model, key=key, request_digest=digest
     )
     headers = replay_headers(replayed)
-    simulation = submission_services().simulations.of_key(id)
+    simulation = submission_services().simulations.of_key(caller(), id)
     if format != "json":
         return follow(id, format, headers)
     wait = seconds_to_wait(prefer)
@@ -219,7 +220,7 @@ def submit(
         return created(first_answer(simulation), headers)
     try:
         require_free_stream()
-        simulation = submission_services().simulations.wait(simulation.id, wait)
+        simulation = submission_services().simulations.wait(caller(), simulation.id, wait)
     except TooManyStreams:
         return created(first_answer(simulation), headers)
     return created(simulation, headers | {"Preference-Applied": f"wait={wait}"})
@@ -234,7 +235,7 @@ def dry_run(submission: Submission, model: Model | None) -> dict[str, Any]:
 def _begun(submission: Submission, model: Model | None) -> str:
     """Submit a dry run; return its id."""
     require_free_stream()
-    simulation, _ = submission_services().simulations.submit(replace(submission, dry_run=True), model=model)
+    simulation, _ = submission_services().simulations.submit(caller(), replace(submission, dry_run=True), model=model)
     return simulation.id
 
 
@@ -244,13 +245,13 @@ def _end_of(id: str) -> tuple[dict[str, Any], bool]:
     A refused model does not load, or does not fit the dataset's observations and actions.
     """
     simulations = submission_services().simulations
-    simulation = simulations.wait(id, LONGEST_DRY_RUN)
+    simulation = simulations.wait(caller(), id, LONGEST_DRY_RUN)
     if not simulation.final:
-        simulations.cancel(simulation.id)
+        simulations.cancel(caller(), simulation.id)
         reason = f"The dry run did not end within {LONGEST_DRY_RUN} s: {simulation.reason or simulation.state}."
         return check_document(simulation, DryRunTiming(), reason), False
-    line = b"".join(analysis_services().results.lines(simulation.id)).partition(b"\n")[0]
-    simulations.delete(simulation.id)
+    line = b"".join(analysis_services().results.lines(caller(), simulation.id)).partition(b"\n")[0]
+    simulations.delete(caller(), simulation.id)
     return check_of(simulation, line), simulation.state == State.FAILED and not line
 
 
@@ -270,7 +271,7 @@ def checks_of(ref: str, names: Sequence[str] | None, options: Mapping[str, Any])
     A dataset that the model's runtime cannot be combined with does not end the others' checks. A registered dataset has
     the observations and actions of the built-in one that it extends: a model that this one refuses is not tried again.
     """
-    model = file_services().models.get(ref)
+    model = file_services().models.get(caller(), ref)
     waiting = deque(_datasets_with_scenarios() if names is None else [(name, None) for name in names])
     begun: deque[tuple[str, str | dict[str, Any]]] = deque()  # ids of dry runs, and answers that are known without one
     checks: list[dict[str, Any]] = []
@@ -297,7 +298,7 @@ def checks_of(ref: str, names: Sequence[str] | None, options: Mapping[str, Any])
     finally:
         for _, first in begun:  # of a check that ends with an error
             if isinstance(first, str):
-                submission_services().simulations.cancel(first)
+                submission_services().simulations.cancel(caller(), first)
     return checks
 
 
@@ -315,7 +316,7 @@ def _datasets_with_scenarios() -> list[tuple[str, str | None]]:
 
     Each with the name of the built-in dataset that it extends; None: it is built in. Templates have no scenarios.
     """
-    items, _ = catalogue_services().datasets.page(limit=MOST_CHECKS)
+    items, _ = catalogue_services().datasets.page(caller(), limit=MOST_CHECKS)
     listed = msgspec.convert(items, list[_ListedDataset])
     return [(dataset.name, dataset.extends) for dataset in listed if dataset.simulator and dataset.tasks != 0]
 
@@ -324,6 +325,6 @@ def follow(id: str, format: str, headers: Mapping[str, str]) -> Response:
     """Answer with a stream of a simulation's results; the simulation continues if the client disconnects."""
     location = f"/v1/simulations/{id}"
     headers = {**headers, "Location": location, "Link": f'<{location}/results>; rel="results"'}
-    lines = analysis_services().results.follow(id, heartbeat=context().heartbeat)
+    lines = analysis_services().results.follow(caller(), id, heartbeat=context().heartbeat)
     chunks = encode_results(lines) if format == "sse" else encode_heartbeats(lines)
     return stream(chunks, RESPONSE_FORMATS[format], status=201, headers=headers)

@@ -19,6 +19,7 @@ from benchmarks.platform_process import free_port, running_platform
 from benchmarks.processes import memory
 from benchmarks.results import Figures, aim, number, spanned, table
 from benchmarks.scs import process
+from core.domain.access.scopes import LOCAL_CALLER, PLATFORM
 from core.notifications.change_notifier import ChangeNotifier, simulation_waiters
 from core.notifications.redis_notifier import RedisNotifier, embedded
 from core.services.simulations.headlines import summary_columns
@@ -41,7 +42,7 @@ def add_artifacts(home: Path, id: str, size: int) -> None:
     """Add artifacts of ``size`` bytes in all to a simulation that has ended, as if its tasks had reported them."""
     store, database = FilesystemStore(home / "objects"), Database(f"sqlite:///{home / 'windtunnel.db'}")
     with database.read() as c:
-        row = simulations.find(c, id)
+        row = simulations.find(c, PLATFORM, id)
     for task in range(size // ARTIFACT_SIZE):
         body = os.urandom(ARTIFACT_SIZE)
         key = f"bench/{id}/{task}"
@@ -60,7 +61,7 @@ def add_artifacts(home: Path, id: str, size: int) -> None:
     results = Results(database, store, simulation_waiters(ChangeNotifier(database, notifier), slots=1))
     summary = json.loads(row.summary)
     archive = summary["archive"]
-    described = results.describe_archive(row, summary, archive["bytes"], archive["crc32"], None)
+    described = results.describe_archive(LOCAL_CALLER, row, summary, archive["bytes"], archive["crc32"], None)
     columns = summary_columns(summary | {"archive": msgspec.to_builtins(described)})
     database.write(lambda c: simulations.describe(c, id, **columns))
     notifier.close()

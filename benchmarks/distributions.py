@@ -17,6 +17,7 @@ from benchmarks.fresh_processes import measure_sizes
 from benchmarks.long_queue import EXECUTOR, SilentNotifier
 from benchmarks.results import milliseconds, spanned, table
 from benchmarks.summaries import REPORT, SCENARIOS, peak_memory, reports
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.submissions.submission import Submission
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
@@ -76,10 +77,10 @@ def measure_one(home: Path, tasks: int) -> dict[str, Any]:
     database = Database(f"sqlite:///{home / 'windtunnel.db'}")
     migrate(database)
     platform = platform_on(home, database)
-    platform.files.models.add((b"class Policy:\n    pass\n",), filename="model.py", name="mine")
+    platform.files.models.add(LOCAL_CALLER, (b"class Policy:\n    pass\n",), filename="model.py", name="mine")
     repeat = -(-tasks // SCENARIOS)
     submission = Submission(dataset="car_street", runtime="python", model="mine", workers=1, repeat=repeat)
-    id = platform.submissions.simulations.submit(submission)[0].id
+    id = platform.submissions.simulations.submit(LOCAL_CALLER, submission)[0].id
     start_running(database, id)
     bodies = reports(tasks)
     followed = tasks - min(ROUNDS * ARRIVING * REPORT, tasks // 2)

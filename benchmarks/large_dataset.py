@@ -17,6 +17,7 @@ from benchmarks.platform_process import fresh_home
 from benchmarks.results import aim, milliseconds, number, table
 from benchmarks.summaries import play
 from common.ids import new_id
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.submissions.listing import search_text
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
@@ -36,7 +37,7 @@ ANSWERED, KILOBYTES = 0.3, 200
 
 def fill(platform: Platform, size: int) -> None:
     """Add simulations of car_street that have succeeded, with whole summaries; half of them are of comparisons."""
-    platform.files.models.add((b"class Policy:\n    pass\n",), filename="model.py", name="mine")
+    platform.files.models.add(LOCAL_CALLER, (b"class Policy:\n    pass\n",), filename="model.py", name="mine")
     original = play(platform, platform.database, TASKS)
     platform.jobs.finalization.collect(original)
     with platform.database.read() as c:

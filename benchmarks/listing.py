@@ -20,6 +20,7 @@ from benchmarks.platform_process import fresh_home
 from benchmarks.results import aim, milliseconds, table
 from benchmarks.summaries import play
 from common.ids import new_id
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import search_text
 from core.services.platform import Platform, PlatformOptions, build
@@ -49,7 +50,7 @@ def fill(platform: Platform, size: int, *, running: int = RUNNING, queued: int =
     Names of models, datasets and callers follow a skewed distribution; one label differs in every simulation. Only the
     newest WHOLE summaries have their groups, of which each takes sixty kilobytes.
     """
-    platform.files.models.add((b"class Policy:\n    pass\n",), filename="model.py", name="mine")
+    platform.files.models.add(LOCAL_CALLER, (b"class Policy:\n    pass\n",), filename="model.py", name="mine")
     original = play(platform, platform.database, TASKS)
     platform.jobs.finalization.collect(original)
     with platform.database.read() as c:

@@ -13,6 +13,7 @@ from benchmarks.figures import tail
 from benchmarks.platform_process import fresh_home
 from benchmarks.results import milliseconds, table
 from common.ids import new_id
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.launches import Launch, LaunchStatus, Phase
 from core.domain.submissions.submission import Submission
@@ -86,7 +87,7 @@ class BusyExecutor:
 def submit(platform: Platform) -> None:
     """Submit a simulation of one task."""
     platform.submissions.simulations.submit(
-        Submission(dataset="noop", runtime="python", model="mine", scenarios={"range": [0, 1]}, workers=1)
+        LOCAL_CALLER, Submission(dataset="noop", runtime="python", model="mine", scenarios={"range": [0, 1]}, workers=1)
     )
 
 
@@ -134,7 +135,7 @@ def measure_queue(home: Path, sizes: Sequence[int]) -> dict[str, Any]:
         home=home, executor_configs=[EXECUTOR], sandbox={"level": 3}, own_environments=[EXECUTOR.name]
     )
     platform = build(database, FilesystemStore(home / "objects"), SilentNotifier(), options)
-    platform.files.models.add((b"class Policy:\n    pass\n",), filename="model.py", name="mine")
+    platform.files.models.add(LOCAL_CALLER, (b"class Policy:\n    pass\n",), filename="model.py", name="mine")
     dispatch = Dispatch(database, platform.notifier, executor_configs=[EXECUTOR], runner_api_url="http://127.0.0.1:1")
     managed = ManagedExecutor(EXECUTOR, BusyExecutor())
     dispatcher = Dispatcher(platform.scheduling, dispatch, [managed], run_dir=home, ttl=10.0, interval=0.1)
@@ -150,7 +151,7 @@ def measure_queue(home: Path, sizes: Sequence[int]) -> dict[str, Any]:
             "first_pass": first,
             "pass": tail(timed(dispatcher.step, PASSES)),
             "memory": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024,
-            "page": tail(timed(lambda: platform.submissions.simulations.list(limit=50), PAGES)),
+            "page": tail(timed(lambda: platform.submissions.simulations.list(LOCAL_CALLER, limit=50), PAGES)),
             "submission": tail(timed(lambda: submit(platform), SUBMISSIONS)),
         }
         print(f"{size} queued: {figures[str(size)]}", flush=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import Figures, aim, milliseconds, number, table
+from core.domain.access.scopes import LOCAL_CALLER
 
 #: Number of files, and bytes of each: a tar is stored, an object of a bucket only read.
 COUNT, TAR_BYTES, OBJECT_BYTES = 1_000_000, 64, 16 << 10
@@ -84,30 +85,32 @@ def register_and_page(kind: str, count: int, home: Path) -> dict[str, float]:
     bucket = Bucket(count)
     platform.catalogue.datasets._sources._readers["lab"] = bucket  # type: ignore[assignment]
     if kind == "tar":
-        upload = platform.files.uploads.create(None)
-        platform.files.uploads.append(upload.id, 0, tar(count), length=1024 + 1024 * count)
+        upload = platform.files.uploads.create(LOCAL_CALLER, None)
+        platform.files.uploads.append(LOCAL_CALLER, upload.id, 0, tar(count), length=1024 + 1024 * count)
         source = {"upload": upload.id}
     else:
         source = {"s3": "s3://bench/all/", "connection": "lab"}
     before = resident()
     began = time.perf_counter()
-    id = platform.catalogue.datasets.register("many", source)["id"]
+    id = platform.catalogue.datasets.register(LOCAL_CALLER, "many", source)["id"]
     platform.jobs.dataset_registration.register(id)
-    dataset = platform.catalogue.datasets.get(id)
+    dataset = platform.catalogue.datasets.get(LOCAL_CALLER, id)
     assert (dataset["state"], dataset["file_count"]) == ("ready", count), dataset
     seconds = time.perf_counter() - began
     growth = resident() - before
     repeat_seconds = 0.0
     if kind == "bucket":
         reads, began = bucket.reads, time.perf_counter()
-        platform.jobs.dataset_registration.register(platform.catalogue.datasets.register("many", source)["id"])
+        platform.jobs.dataset_registration.register(
+            platform.catalogue.datasets.register(LOCAL_CALLER, "many", source)["id"]
+        )
         repeat_seconds = time.perf_counter() - began
         assert bucket.reads == reads, "unchanged objects were read again"
     before = resident()
     began = time.perf_counter()
     files, after, pages = 0, None, 0
     while True:
-        page, after = platform.catalogue.datasets.files("many", after=after, limit=PAGE)
+        page, after = platform.catalogue.datasets.files(LOCAL_CALLER, "many", after=after, limit=PAGE)
         files, pages = files + len(page), pages + 1
         if after is None:
             break

@@ -19,6 +19,7 @@ from benchmarks.figures import tail
 from benchmarks.fresh_processes import measure_sizes
 from benchmarks.long_queue import EXECUTOR, SilentNotifier
 from benchmarks.results import milliseconds, table
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.submissions.submission import Submission
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
@@ -72,7 +73,7 @@ def play(platform: Platform, database: Database, tasks: int) -> str:
     submission = Submission(
         dataset="car_street", runtime="python", model="mine", workers=1, repeat=-(-tasks // SCENARIOS)
     )
-    id = platform.submissions.simulations.submit(submission)[0].id
+    id = platform.submissions.simulations.submit(LOCAL_CALLER, submission)[0].id
     stage, segments, start = f"{id}.0", [], 0
     for body, failed in reports(tasks):
         key = f"results/{id}/{start:012d}-0"
@@ -144,7 +145,7 @@ def measure_one(home: Path, tasks: int) -> dict[str, Any]:
         home=home, executor_configs=[EXECUTOR], sandbox={"level": 3}, own_environments=[EXECUTOR.name]
     )
     platform = build(database, FilesystemStore(home / "objects"), SilentNotifier(), options)
-    platform.files.models.add((b"class Policy:\n    pass\n",), filename="model.py", name="mine")
+    platform.files.models.add(LOCAL_CALLER, (b"class Policy:\n    pass\n",), filename="model.py", name="mine")
     id = play(platform, database, tasks)
     began, processor = time.perf_counter(), time.process_time()
     with peak_memory() as memory:
@@ -154,7 +155,7 @@ def measure_one(home: Path, tasks: int) -> dict[str, Any]:
         "processor": time.process_time() - processor,
         **memory,
     }
-    assert platform.submissions.simulations.summary(id)["tasks"]["done"] == tasks
+    assert platform.submissions.simulations.summary(LOCAL_CALLER, id)["tasks"]["done"] == tasks
     client = root.create_flask(platform, Settings(home=home)).test_client()
     with peak_memory() as memory:
         parquet = read_parquet(client, id)

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.launches import Launch
 from core.domain.scheduling.preparation import Missing, Preparation, PreparationStep, doing
 from core.domain.scheduling.states import State
@@ -66,26 +67,26 @@ class LocalSimulation:
 
         Raise a PlatformError for a submission that can never run.
         """
-        id, _ = self._simulations.accept(submission, model=model)
+        id, _ = self._simulations.accept(LOCAL_CALLER, submission, model=model)
         with self._followed(id, results=not submission.dry_run):
             self._prepare(id)
             if self._state(id) is State.LAUNCHING and not self._interrupted.is_set():
                 self._launch(id)
             if self._interrupted.is_set():
-                self._simulations.cancel(id)
+                self._simulations.cancel(LOCAL_CALLER, id)
             self._services.jobs.finalization.collect(id)
         self._services.scheduling.staging.release(id)
-        return self._simulations.get(id)
+        return self._simulations.get(LOCAL_CALLER, id)
 
     def check(self, submission: Submission, model: Model | None) -> dict[str, Any]:
         """Run a few real steps; return the document of `/v1/checks`."""
         simulation = self.run(submission, model)
-        line = b"".join(self._results.lines(simulation.id)).partition(b"\n")[0]
+        line = b"".join(self._results.lines(LOCAL_CALLER, simulation.id)).partition(b"\n")[0]
         return check_of(simulation, line)
 
     def _state(self, id: str) -> State:
         with self._services.database.read() as c:
-            return State(rows.find(c, id).state)
+            return State(rows.find(c, LOCAL_CALLER.scope, id).state)
 
     # -- steps
 
@@ -95,7 +96,7 @@ class LocalSimulation:
         self._dispatch.prepare(self._dispatch.simulation(id), EXECUTOR, missing)
         self._services.scheduling.staging.stage(id)
         with self._services.database.read() as c:
-            row = rows.find(c, id)
+            row = rows.find(c, LOCAL_CALLER.scope, id)
         if row.preparation == Preparation.DONE:
             self._dispatch.admit(self._dispatch.simulation(id), EXECUTOR)
         elif State(row.state) is State.QUEUED:  # a platform tries again later
@@ -121,7 +122,7 @@ class LocalSimulation:
             return
         document = LaunchDocument(
             credentials=Credentials(url="", launch=launch.id, token=launch.token),
-            workers=min(launch.workers, self._simulations.get(id).tasks.total),
+            workers=min(launch.workers, self._simulations.get(LOCAL_CALLER, id).tasks.total),
             model=str(self._model(launch)),
         )
         runner.start_launch(document)
@@ -179,7 +180,7 @@ class LocalSimulation:
             thread.join()
 
     def _send_events(self, id: str) -> None:
-        for event in self._results.events.follow(id):
+        for event in self._results.events.follow(LOCAL_CALLER, id):
             if event is None:
                 continue
             if event.type == "progress":
@@ -188,7 +189,7 @@ class LocalSimulation:
                 messages.send("progress", {"message": text})
 
     def _send_results(self, id: str) -> None:
-        for lines in self._results.follow(id):
+        for lines in self._results.follow(LOCAL_CALLER, id):
             for line in lines.splitlines():
                 if not line.startswith(b'{"incomplete"'):  # the simulation's reason says why
                     messages.send_raw("result", line)

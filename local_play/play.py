@@ -12,6 +12,7 @@ import msgspec
 
 from common.errors import Invalid, NotFound, Unsafe
 from common.near_names import near_names, suggestion
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.submissions.records import Model
 from core.domain.submissions.scenario_text import selection_of
 from core.domain.submissions.submission import Submission
@@ -92,7 +93,7 @@ def _model(platform: PrivatePlatform, options: argparse.Namespace) -> Model | No
             f"There is no file {path}, and no baseline of this name. {suggestion(near, 'Correct the path.')}"
         )
     return platform.services.files.models.add(
-        _chunks(path), filename=path.name, runtime=options.runtime, format=options.format
+        LOCAL_CALLER, _chunks(path), filename=path.name, runtime=options.runtime, format=options.format
     )
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from common.ids import new_id
+from core.domain.access.scopes import DEFAULT_PROJECT
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.notifications.local_notifier import LocalNotifier
-from core.services.datasets.datasets import PROJECT
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
 from core.store import database as database_module
@@ -149,7 +149,7 @@ def register(services: Platform, dataset: Dataset) -> None:
     moment = datetime.now(UTC)
     row = {
         "id": new_id(moment),
-        "project": PROJECT,
+        "project": DEFAULT_PROJECT,
         "name": dataset.name,
         "version": int(dataset.version),
         "digest": dataset.digest,

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from datasets.objectstore.filesystem import FilesystemStore
@@ -26,6 +27,6 @@ def importing_platform(home: Path, **places: Any) -> Iterator[Platform]:
 
 def imported(platform: Platform, reference: str, **options: str | None) -> dict[str, Any]:
     """Import a model; return the import at its end."""
-    id = platform.submissions.model_imports.request(reference, **options)["id"]
+    id = platform.submissions.model_imports.request(LOCAL_CALLER, reference, **options)["id"]
     platform.submissions.model_imports.fetch(id)
-    return platform.submissions.model_imports.get(id)
+    return platform.submissions.model_imports.get(LOCAL_CALLER, id)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from core.domain.access.scopes import PLATFORM
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.states import State
 from core.services.platform import Platform
@@ -52,5 +53,5 @@ def stage(platform: Platform, staging: Staging, id: str) -> None:
 def is_prepared(platform: Platform, id: str) -> bool:
     """Return whether a simulation has been staged and waits for workers."""
     with platform.database.read() as c:
-        row = simulations.find(c, id)
+        row = simulations.find(c, PLATFORM, id)
     return (row.state, row.preparation) == (State.QUEUED, Preparation.DONE)

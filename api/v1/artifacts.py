@@ -9,6 +9,7 @@ from flask import Response
 from api.blueprint import BINARY, TEXT, Blueprint, Success, empty_response, header
 from api.byte_ranges import serve
 from api.context import analysis_services as services
+from api.context import caller
 from api.downloads import (
     DOWNLOAD_HEADERS,
     NOT_MODIFIED,
@@ -83,7 +84,7 @@ def list_simulation_artifacts(query: dict[str, Any], id: str) -> Response:
     By task and name: files that tasks have produced, such as traces of their actions.
     """
     limit = query["limit"]
-    artifacts = services().results.artifacts(id, after=position(query.get("after")), limit=limit + 1)
+    artifacts = services().results.artifacts(caller(), id, after=position(query.get("after")), limit=limit + 1)
     following = f"{artifacts[limit - 1]['task']}/{artifacts[limit - 1]['name']}" if len(artifacts) > limit else None
     return page(artifacts[:limit], following, ArtifactSchema())
 
@@ -106,9 +107,9 @@ def get_simulation_artifact(query: dict[str, Any], headers: dict[str, Any], id: 
     A `Range` is answered with 206. With `redirect`, the bytes come from the object store itself where that is
     possible.
     """
-    if wants_redirect(query) and (url := services().results.link(id, task, name)) is not None:
+    if wants_redirect(query) and (url := services().results.link(caller(), id, task, name)) is not None:
         return redirect(url)
-    return download(services().results.artifact(id, task, name), name)
+    return download(services().results.artifact(caller(), id, task, name), name)
 
 
 @blueprint.operation(
@@ -128,7 +129,7 @@ def get_simulation_archive(query: dict[str, Any], headers: dict[str, Any], id: s
     Results, summary, logs, artifacts, provenance and the model, so that the simulation can be repeated elsewhere
     (`POST /v1/reruns`). An interrupted download is continued with a `Range`.
     """
-    return download(services().results.archive(id, model=query["model"]), f"{id}.zip")
+    return download(services().results.archive(caller(), id, model=query["model"]), f"{id}.zip")
 
 
 @blueprint.operation(
@@ -158,7 +159,7 @@ def get_task_replay(query: dict[str, Any], id: str, task: int) -> Response:
     signals (the charts alone), or, for a task without a trace of its actions, its result.
     """
     format = choose(REPLAYS, query.get("format"))
-    blob = services().replays.get(id, task)
+    blob = services().replays.get(caller(), id, task)
     if blob is None:
         return empty_response(202, {"Retry-After": "1"})
     if format == "svg":
@@ -179,5 +180,5 @@ def get_task_picture(headers: dict[str, object], id: str, task: int, picture: st
     A PNG, JPEG, WebP or SVG, by its content and not by its name, of at most 16 MiB (SVG: 2 MiB) and the pixels of a
     4K screen. Anything else is refused with 406. No script runs in an SVG, and nothing is loaded for it.
     """
-    shown = as_picture(services().results.artifact(id, task, picture))
+    shown = as_picture(services().results.artifact(caller(), id, task, picture))
     return serve(shown.read, size=shown.size, etag=shown.etag, media_type=shown.media_type, headers=SANDBOXED)

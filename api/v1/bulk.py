@@ -34,12 +34,12 @@ def requested(schema: BulkSchema, states: tuple[State, ...]) -> tuple[list[str],
     after = filters.pop("after", None)
     listing = listing_of(filters)
     listing = replace(listing, states=listing.states or states)
-    return *services().bulk.select(listing, after=after, limit=limit), options
+    return *services().bulk.select(caller(), listing, after=after, limit=limit), options
 
 
 def described(outcomes: Sequence[Outcome], next: str | None) -> dict[str, Any]:
     """Return the document of outcomes."""
-    simulations = services().bulk.simulations(outcomes)
+    simulations = services().bulk.simulations(caller(), outcomes)
     items = [
         {
             "id": outcome.id,
@@ -68,7 +68,7 @@ def cancel_simulations() -> dict[str, Any]:
     request can be repeated.
     """
     ids, next, _ = requested(BulkSchema(), CANCELLED_BY_DEFAULT)
-    return described(services().bulk.cancel(ids), next)
+    return described(services().bulk.cancel(caller(), ids), next)
 
 
 @blueprint.operation(
@@ -84,4 +84,4 @@ def retry_simulations() -> dict[str, Any]:
     that has a retry already, or whose tasks are all ok, is skipped, so that the request can be repeated.
     """
     ids, next, options = requested(BulkRetrySchema(), RETRIED_BY_DEFAULT)
-    return described(services().bulk.retry(ids, **options, submitted_by=caller()), next)
+    return described(services().bulk.retry(caller(), ids, **options), next)

@@ -59,7 +59,7 @@ def list_comparisons(query: dict[str, Any]) -> Response:
     The newest first. `GET /v1/comparisons/{id}` has the details.
     """
     states, after, limit = query.pop("state", ()), query.pop("after", None), query.pop("limit")
-    return page(*services().comparisons.list(listing_of(query), states=states, after=after, limit=limit))
+    return page(*services().comparisons.list(caller(), listing_of(query), states=states, after=after, limit=limit))
 
 
 @blueprint.operation(
@@ -89,7 +89,7 @@ def create_comparison(headers: dict[str, Any]) -> Response:
     key = headers.get("idempotency_key")
     try:
         comparison, replayed = services().comparisons.create(
-            request, key=key, request_digest=f"comparison:{digest}", submitted_by=caller()
+            caller(), request, key=key, request_digest=f"comparison:{digest}"
         )
     except UnknownComparison:
         raise Gone(
@@ -109,7 +109,7 @@ def count_comparisons(query: dict[str, Any]) -> dict[str, Any]:
 
     With the filters of the list. States without a comparison are listed with 0.
     """
-    numbers = services().comparisons.count(listing_of(query))
+    numbers = services().comparisons.count(caller(), listing_of(query))
     states = {state.value: numbers.get(state, 0) for state in ComparisonState}
     return {"total": sum(numbers.values()), "states": states}
 
@@ -125,7 +125,7 @@ def get_comparison(id: str) -> dict[str, Any]:
     While it runs, a verdict may be read at any time: that does not change its error rate. Once it is finished, a
     verdict never changes.
     """
-    return services().comparisons.get(id)
+    return services().comparisons.get(caller(), id)
 
 
 @blueprint.operation(
@@ -138,7 +138,7 @@ def delete_comparison(id: str) -> None:
 
     Cancel it first if it has not ended.
     """
-    services().comparisons.delete(id)
+    services().comparisons.delete(caller(), id)
 
 
 @blueprint.operation(
@@ -154,7 +154,7 @@ def add_comparison_models(id: str) -> dict[str, Any]:
     the verdicts on other models stay as they are.
     """
     values = validated(JoiningModelsSchema(), json_body())
-    return services().comparisons.add_models(id, values["models"], values.get("runtimes", {}))
+    return services().comparisons.add_models(caller(), id, values["models"], values.get("runtimes", {}))
 
 
 @blueprint.operation("POST /<id:id>/cancel", CHANGED, errors=[UnknownComparison, IllegalTransition])
@@ -163,7 +163,7 @@ def cancel_comparison(id: str) -> dict[str, Any]:
 
     Verdicts that hold are kept. A retry goes on where it stopped.
     """
-    return services().comparisons.cancel(id)
+    return services().comparisons.cancel(caller(), id)
 
 
 @blueprint.operation("POST /<id:id>/retry", CHANGED, errors=[UnknownComparison, IllegalTransition])
@@ -173,7 +173,7 @@ def retry_comparison(id: str) -> dict[str, Any]:
     What was played is not played again. Models whose verdict holds, or that were played to the end, stay as they
     are.
     """
-    return services().comparisons.retry(id)
+    return services().comparisons.retry(caller(), id)
 
 
 @blueprint.operation(
@@ -188,7 +188,7 @@ def list_comparison_flips(query: dict[str, Any], id: str) -> Response:
     `broke`: only the model fails; `fixed`: only the reference does. In the order of play, of the batches that the
     verdict has.
     """
-    flips = services().comparison_flips.flips(id, query["model"], broke=query["direction"] == "broke")
+    flips = services().comparison_flips.flips(caller(), id, query["model"], broke=query["direction"] == "broke")
     return numbered_page(flips, query["after"], query["limit"])
 
 

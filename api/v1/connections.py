@@ -65,7 +65,7 @@ def open_connection(id: str, task: int) -> dict[str, object]:
     """
     require_free_stream()
     port = msgspec.convert(validated(PortSchema(), json_body()), PortBody).port
-    return {"id": services().looks.connect(id, task, port, by=caller()), "task": task, "port": port}
+    return {"id": services().looks.connect(caller(), id, task, port), "task": task, "port": port}
 
 
 @blueprint.operation(

@@ -10,6 +10,7 @@ from flask import Response
 from api.blueprint import BINARY, Blueprint, Success, header, json_response, lines_of
 from api.body import json_body, validated
 from api.byte_ranges import serve
+from api.context import caller
 from api.context import catalogue_services as services
 from api.downloads import DOWNLOAD_HEADERS, NOT_MODIFIED, PARTIAL_CONTENT, SANDBOXED, download
 from api.negotiation import choose
@@ -69,7 +70,7 @@ def list_datasets(query: dict[str, Any]) -> Response:
 
     Built-in datasets first, then by name, each at its latest version.
     """
-    return page(*services().datasets.page(**query))
+    return page(*services().datasets.page(caller(), **query))
 
 
 @blueprint.operation(
@@ -89,7 +90,7 @@ def register_dataset() -> Response:
 
     Content that is registered already keeps its version.
     """
-    version = services().datasets.register(**validated(RegistrationSchema(), json_body()))
+    version = services().datasets.register(caller(), **validated(RegistrationSchema(), json_body()))
     return json_response(version, 202, {"Location": f"/v1/datasets/{version['id']}"})
 
 
@@ -103,7 +104,7 @@ def get_dataset(dataset: str) -> dict[str, Any]:
     By its name (the latest version), `name@version`, `name@tag`, id or digest. It says what a model gets as its
     observation, what it has to answer, and what its metrics mean.
     """
-    return services().datasets.get(dataset)
+    return services().datasets.get(caller(), dataset)
 
 
 @blueprint.operation(
@@ -115,7 +116,7 @@ def delete_dataset(dataset: str) -> None:
     `name@version` deletes a version. Refused while a simulation or a comparison that has not ended needs it.
     Numbers of versions are not used again.
     """
-    services().datasets.delete(dataset)
+    services().datasets.delete(caller(), dataset)
 
 
 @blueprint.operation(
@@ -129,7 +130,7 @@ def list_dataset_versions(query: dict[str, Any], name: str) -> Response:
 
     The newest first, each with its state and tags.
     """
-    return page(*services().datasets.versions(name, **query))
+    return page(*services().datasets.versions(caller(), name, **query))
 
 
 @blueprint.operation(
@@ -143,7 +144,7 @@ def put_dataset_tag(name: str, tag: str) -> dict[str, Any]:
 
     `name@tag` refers to the version from then on. A tag that exists is moved.
     """
-    return services().datasets.tag(name, tag, validated(TagSchema(), json_body())["version"])
+    return services().datasets.tag(caller(), name, tag, validated(TagSchema(), json_body())["version"])
 
 
 @blueprint.operation(
@@ -154,7 +155,7 @@ def delete_dataset_tag(name: str, tag: str) -> None:
 
     The version that it refers to stays.
     """
-    services().datasets.untag(name, tag)
+    services().datasets.untag(caller(), name, tag)
 
 
 @blueprint.operation(
@@ -168,7 +169,7 @@ def list_dataset_scenarios(query: dict[str, Any], dataset: str) -> Response:
 
     In order, in pages, each with its number and its parameters.
     """
-    return page(*services().datasets.scenarios(dataset, **query))
+    return page(*services().datasets.scenarios(caller(), dataset, **query))
 
 
 @blueprint.operation(
@@ -185,7 +186,7 @@ def get_scenario_map(dataset: str, index: int) -> Response:
     """
     from api.rendering.scenario_map import svg  # imported at the first use: most processes never draw a map
 
-    image = svg(*services().scenario_maps.find(dataset, index)).encode()
+    image = svg(*services().scenario_maps.find(caller(), dataset, index)).encode()
     etag = f'"{hashlib.sha256(image).hexdigest()[:32]}"'
     return serve(
         lambda start, stop: iter((image[start:stop],)),
@@ -209,7 +210,7 @@ def get_dataset_leaderboard(query: dict[str, Any], dataset: str) -> dict[str, An
     parameters. A task that is not `ok` counts with the worst value of the score. Trusted simulations are left out and
     counted, unless `trusted=true`.
     """
-    return services().leaderboards.leaderboard(dataset, **query)
+    return services().leaderboards.leaderboard(caller(), dataset, **query)
 
 
 @blueprint.operation(
@@ -223,7 +224,7 @@ def list_dataset_files(query: dict[str, Any], dataset: str) -> Response:
 
     By path, each with its size and its digest.
     """
-    return page(*services().datasets.files(dataset, **query))
+    return page(*services().datasets.files(caller(), dataset, **query))
 
 
 @blueprint.operation(
@@ -238,7 +239,7 @@ def get_dataset_file(headers: dict[str, Any], dataset: str, file: str) -> Respon
 
     A `Range` is answered with 206, and an `If-None-Match` with 304 if the file is the same.
     """
-    return download(services().datasets.file(dataset, file), file)
+    return download(services().datasets.file(caller(), dataset, file), file)
 
 
 @blueprint.operation(
@@ -256,7 +257,7 @@ def compare_dataset_versions(query: dict[str, Any], name: str) -> Response:
     A line for each file that was added, removed or changed, by path. Versions are named by number or tag.
     """
     media_type = choose({NDJSON: NDJSON, TEXT: TEXT})
-    changes = services().datasets.diff(name, query["old"], query["new"])
+    changes = services().datasets.diff(caller(), name, query["old"], query["new"])
     return Response(_encoded_lines(changes), mimetype=media_type, direct_passthrough=True)
 
 
@@ -280,7 +281,7 @@ def get_dataset_prefetch(dataset: str) -> dict[str, Any]:
 
     `fetching`, `ready` or `failed`. A version that was never prefetched here has none.
     """
-    return services().prefetches.progress(dataset)
+    return services().prefetches.progress(caller(), dataset)
 
 
 @blueprint.operation(
@@ -298,4 +299,4 @@ def prefetch_dataset(dataset: str) -> dict[str, Any]:
 
     Simulations fetch what they need by themselves; this does it earlier.
     """
-    return services().prefetches.request(dataset)
+    return services().prefetches.request(caller(), dataset)

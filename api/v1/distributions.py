@@ -4,6 +4,7 @@ from typing import Any
 
 from api.blueprint import Blueprint, Success
 from api.context import analysis_services as services
+from api.context import caller
 from api.schemas.distributions import (
     DependenceQuery,
     DependenceSchema,
@@ -34,7 +35,7 @@ def get_simulation_distributions(id: str) -> dict[str, Any]:
     Of the results so far. The values are those of tasks that are `ok`; `not_ok` has the others. Histograms have at
     most 40 bins with round edges; 0 and 1, and whole numbers in a short range, have a bin each.
     """
-    return services().distributions.distributions(id)
+    return services().distributions.distributions(caller(), id)
 
 
 @blueprint.operation(
@@ -47,7 +48,7 @@ def list_simulation_parameters(id: str) -> dict[str, Any]:
 
     Results can be grouped by them: their names are the parameters of `dependence`, and the groups of `worst`.
     """
-    return services().distributions.parameters(id)
+    return services().distributions.parameters(caller(), id)
 
 
 @blueprint.operation(
@@ -62,7 +63,7 @@ def get_simulation_dependence(query: dict[str, Any], id: str) -> dict[str, Any]:
     Of the results so far. A task that is not `ok` counts with the metric's worst value, where the dataset declares
     one, and else not at all. Numbers with more than 20 different values are divided into bins.
     """
-    return services().distributions.dependence(id, query["metric"], query["parameter"])
+    return services().distributions.dependence(caller(), id, query["metric"], query["parameter"])
 
 
 @blueprint.operation(
@@ -77,7 +78,7 @@ def get_simulation_sensitivity(query: dict[str, Any], id: str) -> dict[str, Any]
     Of the results so far. It describes the results and does not prove a cause: parameters that vary together share
     their effects, and of many parameters some have an interval without 0 by chance.
     """
-    return services().sensitivities.sensitivity(id, query["metric"])
+    return services().sensitivities.sensitivity(caller(), id, query["metric"])
 
 
 @blueprint.operation(
@@ -93,4 +94,4 @@ def list_worst_tasks(query: dict[str, Any], id: str) -> dict[str, Any]:
     the worst scores. A dataset without a score has the former only.
     """
     groups = [(name, value) for name, _, value in (group.partition("=") for group in query.get("group", ()))]
-    return services().worst_results.worst(id, groups, query["limit"])
+    return services().worst_results.worst(caller(), id, groups, query["limit"])

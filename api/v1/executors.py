@@ -41,7 +41,7 @@ def drain_executor(name: str) -> ExecutorState:
     simulations that only it could run wait, and say so. Repeating it replaces the reason.
     """
     options = validated(DrainSchema(), json_body(optional=True))
-    return services().executors.drain(name, reason=options.get("reason", ""), by=caller())
+    return services().executors.drain(caller(), name, reason=options.get("reason", ""))
 
 
 @blueprint.operation("POST /executors/<name:name>/undrain", EXECUTOR, errors=[UnknownExecutor])

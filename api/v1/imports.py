@@ -7,6 +7,7 @@ from flask import Response
 
 from api.blueprint import Blueprint, Success, header, json_response
 from api.body import json_body, validated
+from api.context import caller
 from api.context import submission_services as services
 from api.schemas.models import ImportRequest, ImportSchema
 from common.errors import Invalid, UnknownImport, UnsupportedMedia
@@ -20,7 +21,7 @@ def accepted(document: Mapping[str, Any]) -> Response:
     """Begin the import that a JSON object describes; answer with it and its address."""
     options = validated(ImportRequest(), document)
     record = services().model_imports.request(
-        options.pop("model_reference"), options.pop("connection", None), **options
+        caller(), options.pop("model_reference"), options.pop("connection", None), **options
     )
     return json_response(_SCHEMA.dump(record), 202, {"Location": f"/v1/imports/{record['id']}"})
 
@@ -52,4 +53,4 @@ def get_import(id: str) -> dict[str, Any]:
 
     `fetching` until its bytes are read, then `ready` or `failed` with the reason.
     """
-    return services().model_imports.get(id)
+    return services().model_imports.get(caller(), id)

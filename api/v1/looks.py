@@ -69,7 +69,7 @@ def list_task_files(query: object, id: str, task: int) -> dict[str, object]:
     """
     require_free_stream()
     path = msgspec.convert(query, FolderPath).path
-    seen = services().looks.list(id, task, path, by=caller()).answer
+    seen = services().looks.list(caller(), id, task, path).answer
     entries = [{**asdict(entry), "changed_at": _moment(entry.changed_at)} for entry in seen.entries]
     return {"task": task, "path": path, "entries": entries, "more": seen.more}
 
@@ -96,7 +96,7 @@ def get_task_file(query: object, id: str, task: int) -> Response:
     require_free_stream()
     asked = msgspec.convert(query, FilePosition)
     seen = services().looks.read(
-        id, task, asked.path, by=caller(), offset=asked.offset, length=asked.length, wait=asked.wait_seconds
+        caller(), id, task, asked.path, offset=asked.offset, length=asked.length, wait=asked.wait_seconds
     )
     headers = {
         **SANDBOXED,
@@ -123,7 +123,7 @@ def list_looks(query: object, id: str) -> Response:
     By file and caller, in the order of their first looks; it is kept until the simulation is deleted.
     """
     asked = msgspec.convert(query, ListPosition)
-    rows = services().looks.records(id, asked.after, asked.limit + 1)
+    rows = services().looks.records(caller(), id, asked.after, asked.limit + 1)
     moments = [{"first_at": _moment(row.first_at), "last_at": _moment(row.last_at)} for row in rows]
     shown = [{**asdict(row), **times} for row, times in zip(rows, moments, strict=True)]
     following = asked.after + asked.limit if len(rows) > asked.limit else None

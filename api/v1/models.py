@@ -7,6 +7,7 @@ from flask import Response, request
 from api import model_sources
 from api.blueprint import BINARY, Blueprint, Success, header, json_response
 from api.body import base_name, chunks_of, json_body, raw_chunks, validated
+from api.context import caller
 from api.context import file_services as services
 from api.downloads import DOWNLOAD_HEADERS, NOT_MODIFIED, PARTIAL_CONTENT, REDIRECT, download, redirect, wants_redirect
 from api.paging import LINK, page
@@ -87,7 +88,7 @@ def from_form() -> Model:
         raise Invalid("Send exactly one file, in the field `file`: `curl -F file=@policy.onnx`.")
     options = validated(ModelFields(), request.form.to_dict())
     file = files[0][1]
-    return services().models.add(chunks_of(file.stream), filename=base_name(file.filename), **options)
+    return services().models.add(caller(), chunks_of(file.stream), filename=base_name(file.filename), **options)
 
 
 def from_json() -> Response:
@@ -108,7 +109,7 @@ def list_models(query: dict[str, Any]) -> Response:
 
     Uploaded models, newest first, then the baselines that ship with the platform.
     """
-    return page(*services().models.list(**query), MODEL_SCHEMA)
+    return page(*services().models.list(caller(), **query), MODEL_SCHEMA)
 
 
 @blueprint.operation(
@@ -131,7 +132,7 @@ def get_model(model: str) -> Model:
 
     By its name (the newest version), `name@version`, `name@tag`, id or digest.
     """
-    return services().models.get(model)
+    return services().models.get(caller(), model)
 
 
 @blueprint.operation(
@@ -147,7 +148,7 @@ def put_model(query: dict[str, Any], model: str) -> Response:
     The path has the model's name; an existing name gets its next version.
     """
     filename = base_name(query.pop("filename", None)) or model
-    return created(services().models.add(raw_chunks(), name=model, filename=filename, **query))
+    return created(services().models.add(caller(), raw_chunks(), name=model, filename=filename, **query))
 
 
 @blueprint.operation(
@@ -161,7 +162,7 @@ def delete_model(model: str) -> None:
     Names no longer find it, and its tags are deleted. Refused while a simulation or a comparison that has not ended
     needs it, and for models that ship with the platform.
     """
-    services().models.delete(model)
+    services().models.delete(caller(), model)
 
 
 @blueprint.operation(
@@ -176,7 +177,7 @@ def put_model_tag(name: str, tag: str) -> Model:
     `name@tag` refers to the version from then on. A tag that exists is moved; simulations and comparisons keep the
     version that they were submitted with.
     """
-    return services().models.tag(name, tag, validated(ModelTagSchema(), json_body())["version"])
+    return services().models.tag(caller(), name, tag, validated(ModelTagSchema(), json_body())["version"])
 
 
 @blueprint.operation(
@@ -187,7 +188,7 @@ def delete_model_tag(name: str, tag: str) -> None:
 
     The version that it refers to stays.
     """
-    services().models.untag(name, tag)
+    services().models.untag(caller(), name, tag)
 
 
 @blueprint.operation(
@@ -204,7 +205,7 @@ def get_model_lock(model: str) -> Response:
     The packages of all simulations with this model, for ever: its content has one lock, which its first simulation
     resolves.
     """
-    record = services().models.get(model)
+    record = services().models.get(caller(), model)
     lock = services().models.lock(record)
     if lock is None:
         raise NoLock(
@@ -233,7 +234,7 @@ def get_model_content(query: dict[str, Any], headers: dict[str, Any], model: str
     The bytes as they were sent. A `Range` is answered with 206. With `redirect`, they come from the object store
     itself where that is possible.
     """
-    record = services().models.get(model)
+    record = services().models.get(caller(), model)
     if wants_redirect(query) and (url := services().models.link(record)) is not None:
         return redirect(url)
     blob = Download(

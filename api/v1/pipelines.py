@@ -123,7 +123,7 @@ def list_pipelines(query: dict[str, object]) -> Response:
     The newest first. `GET /v1/pipelines/{id}` has the steps.
     """
     listed = msgspec.convert(query, _ListQuery)
-    return page(*services().pipelines.list(states=listed.state, after=listed.after, limit=listed.limit))
+    return page(*services().pipelines.list(caller(), states=listed.state, after=listed.after, limit=listed.limit))
 
 
 @blueprint.operation(
@@ -153,11 +153,9 @@ def create_pipeline(headers: dict[str, str]) -> Response:
     request = PipelineRequest(steps=steps, name=body.name, labels=body.labels, fresh=body.fresh)
     digest = hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()
     key = msgspec.convert(headers, _CreateHeaders).idempotency_key
-    id, replayed = services().pipelines.create(
-        request, key=key, request_digest=f"pipeline:{digest}", submitted_by=caller()
-    )
+    id, replayed = services().pipelines.create(caller(), request, key=key, request_digest=f"pipeline:{digest}")
     try:
-        pipeline = services().pipelines.get(id)
+        pipeline = services().pipelines.get(caller(), id)
     except UnknownPipeline:
         raise Gone("The pipeline of this Idempotency-Key has been deleted. Use a new key for a new request.") from None
     location = {"Location": f"/v1/pipelines/{id}"}
@@ -174,7 +172,7 @@ def get_pipeline(id: str) -> dict[str, object]:
 
     Each step names its newest simulation or comparison, and the models and datasets that came of it.
     """
-    return services().pipelines.get(id)
+    return services().pipelines.get(caller(), id)
 
 
 @blueprint.operation(
@@ -188,7 +186,7 @@ def delete_pipeline(id: str) -> None:
     Its simulations, comparisons, models and datasets are kept; simulations and comparisons have its id as the label
     `pipeline`.
     """
-    services().pipelines.delete(id)
+    services().pipelines.delete(caller(), id)
 
 
 @blueprint.operation("POST /<id:id>/cancel", CHANGED_PIPELINE, errors=[UnknownPipeline, IllegalTransition])
@@ -197,7 +195,7 @@ def cancel_pipeline(id: str) -> dict[str, object]:
 
     Steps that are complete stay so. A retry goes on where it stopped.
     """
-    return services().pipelines.cancel(id)
+    return services().pipelines.cancel(caller(), id)
 
 
 @blueprint.operation(
@@ -213,7 +211,7 @@ def retry_pipeline(id: str) -> dict[str, object]:
     whose inputs turn out equal are skipped, unless `fresh`.
     """
     options = msgspec.convert(validated(PipelineRetrySchema(), json_body(optional=True)), _RetryBody)
-    return services().pipelines.retry(id, first=options.first, fresh=options.fresh)
+    return services().pipelines.retry(caller(), id, first=options.first, fresh=options.fresh)
 
 
 @blueprint.operation(

@@ -8,7 +8,7 @@ from flask import Response, request
 from api.blueprint import BINARY, TEXT, Blueprint, Success, empty_response, header, lines_of
 from api.byte_ranges import read_ahead, serve
 from api.context import analysis_services as services
-from api.context import context
+from api.context import caller, context
 from api.downloads import NOT_MODIFIED, PARTIAL_CONTENT
 from api.escaping import escaped
 from api.negotiation import choose
@@ -60,7 +60,7 @@ CONDITIONS = ("Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Sin
 def follow(id: str, skip: int, format: str) -> Response:
     """Stream results in order of arrival until the simulation ends; the first ``skip`` results are left out."""
     require_free_stream()
-    lines = mark_incomplete(services().results.follow(id, skip=skip, heartbeat=context().heartbeat))
+    lines = mark_incomplete(services().results.follow(caller(), id, skip=skip, heartbeat=context().heartbeat))
     return stream(encode_results(lines, skip) if format == "sse" else encode_heartbeats(lines), STREAM_FORMATS[format])
 
 
@@ -69,7 +69,7 @@ def table(id: str, selection: Selection, format: str) -> Response:
     selections = services().selections
     headers: dict[str, str] = {}
     if selection.pages:
-        page = selections.page(id, selection)
+        page = selections.page(caller(), id, selection)
         if page.cursor is not None:
             headers["Link"] = next_page(page.cursor)
         if page.total is not None:
@@ -81,13 +81,13 @@ def table(id: str, selection: Selection, format: str) -> Response:
     else:
 
         def lines() -> Iterable[bytes]:
-            return selections.selected(id, selection)
+            return selections.selected(caller(), id, selection)
 
     if format == "ndjson":
         body = mark_incomplete(read_ahead(lines()))
         return Response(body, headers=headers, content_type=NDJSON, direct_passthrough=True)
     headers["Content-Disposition"] = f'attachment; filename="{id}.{format}"'
-    kinds, version = selections.columns(id)  # raises before the first byte is sent
+    kinds, version = selections.columns(caller(), id)  # raises before the first byte is sent
     if format == "csv":
         body = read_ahead(as_csv(lines, kinds))
         return Response(body, headers=headers, content_type=f"{CSV}; charset=utf-8", direct_passthrough=True)
@@ -149,7 +149,7 @@ def get_simulation_results(query: dict[str, Any], headers: dict[str, Any], id: s
         if format == "sse" and (last_id := headers.get("last_event_id")):
             return (
                 empty_response(204, STREAM_HEADERS)
-                if services().results.delivered(id, last_id)
+                if services().results.delivered(caller(), id, last_id)
                 else follow(id, last_id, format)
             )
         return follow(id, query.get("skip", 0), format)
@@ -200,7 +200,7 @@ def list_simulation_events(query: dict[str, Any], id: str) -> Response:
     In order, in pages: the events that `/events` streams, without waiting for more.
     """
     limit = query["limit"]
-    events = services().results.events.read(id, query["after"], limit + 1, types=query.get("type", ()))
+    events = services().results.events.read(caller(), id, query["after"], limit + 1, types=query.get("type", ()))
     shown = [{"number": event.seq, "type": event.type, "at": event.at, **event.body} for event in events[:limit]]
     return page(shown, events[limit - 1].seq if len(events) > limit else None)
 
@@ -218,7 +218,7 @@ def get_simulation_logs(query: dict[str, Any], id: str) -> Response:
     Control characters are escaped unless `raw` is true.
     """
     require_free_stream()
-    lines = services().results.logs(id, follow=query["follow"], heartbeat=context().heartbeat)
+    lines = services().results.logs(caller(), id, follow=query["follow"], heartbeat=context().heartbeat)
     lines = encode_heartbeats(lines if query["follow"] else read_ahead(lines))
     body = lines if query["raw"] else escaped(lines)
     headers = {"Content-Security-Policy": "sandbox", "Content-Disposition": "inline"}

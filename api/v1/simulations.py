@@ -125,7 +125,7 @@ def list_simulations(query: dict[str, Any]) -> Response:
     """
     after, limit = query.pop("after", None), query.pop("limit")
     schema = _listed(frozenset(query.pop("include", ())))
-    return page(*services().simulations.list(listing_of(query), after=after, limit=limit), schema)
+    return page(*services().simulations.list(caller(), listing_of(query), after=after, limit=limit), schema)
 
 
 @blueprint.operation(
@@ -161,7 +161,7 @@ def count_simulations(query: dict[str, Any]) -> dict[str, Any]:
 
     With the filters of the list. States without a simulation are listed with 0.
     """
-    numbers = services().simulations.count(listing_of(query))
+    numbers = services().simulations.count(caller(), listing_of(query))
     return {"total": sum(numbers.values()), "states": {state.value: numbers.get(state, 0) for state in State}}
 
 
@@ -181,7 +181,7 @@ def watch_simulations(query: dict[str, Any], headers: dict[str, Any]) -> Respons
     """
     require_free_stream()
     after = headers.get("last_event_id", query.get("after"))
-    changes = services().list_changes.follow(after, context().heartbeat)
+    changes = services().list_changes.follow(caller(), after, context().heartbeat)
     return stream(encode_changes(changes), SSE)
 
 
@@ -194,7 +194,7 @@ def get_simulation(id: str) -> Simulation:
     The counts of tasks, the metrics so far, why it waits, and the remaining seconds as estimated. Poll it, send
     `Prefer: wait=N` with the submission, or follow its events.
     """
-    return services().simulations.get(id)
+    return services().simulations.get(caller(), id)
 
 
 @blueprint.operation(
@@ -208,7 +208,7 @@ def resize_simulation(id: str) -> Simulation:
 
     If the executor does not support that, the simulation continues unchanged; an event reports it.
     """
-    return services().simulations.resize(id, validated(WorkersSchema(), json_body())["workers"])
+    return services().simulations.resize(caller(), id, validated(WorkersSchema(), json_body())["workers"])
 
 
 @blueprint.operation(
@@ -222,7 +222,7 @@ def delete_simulation(id: str) -> None:
     Its results, logs and artifacts are deleted with it; its model and its dataset stay. Cancel it first if it has
     not ended.
     """
-    services().simulations.delete(id)
+    services().simulations.delete(caller(), id)
 
 
 @blueprint.operation(
@@ -235,7 +235,7 @@ def cancel_simulation(id: str) -> Simulation:
 
     It is `cancelling` until its workers have ended, then `cancelled`. Results that have arrived are kept.
     """
-    return services().simulations.cancel(id)
+    return services().simulations.cancel(caller(), id)
 
 
 @blueprint.operation(
@@ -273,9 +273,7 @@ def retry_simulation(headers: dict[str, Any], id: str) -> Response:
     plays the others again.
     """
     options = validated(RetrySchema(), json_body(optional=True))
-    simulation, replayed = services().simulations.retry(
-        id, **options, key=headers.get("idempotency_key"), submitted_by=caller()
-    )
+    simulation, replayed = services().simulations.retry(caller(), id, **options, key=headers.get("idempotency_key"))
     return created(simulation, replay_headers(replayed))
 
 
@@ -290,7 +288,7 @@ def get_simulation_summary(id: str) -> dict[str, Any]:
     Statistics of each metric over all tasks, by group of scenarios and by combination of a sweep, and the worst
     tasks. A simulation that has not ended has none yet: its metrics so far are in the simulation itself.
     """
-    return services().simulations.summary(id)
+    return services().simulations.summary(caller(), id)
 
 
 @blueprint.operation(
@@ -307,7 +305,7 @@ def compare_simulations(query: dict[str, Any], id: str) -> dict[str, Any]:
     be read at any time decides. Verdicts on groups are corrected for the number of groups of a grouping.
     """
     to = query.pop("to")
-    return services().comparison.compare(id, to, msgspec.convert(query, Asked))
+    return services().comparison.compare(caller(), id, to, msgspec.convert(query, Asked))
 
 
 @blueprint.operation(
@@ -321,5 +319,5 @@ def list_simulation_flips(query: dict[str, Any], id: str) -> Response:
 
     `broke`: only the first fails; `fixed`: only the other does.
     """
-    flips = services().comparison.flips(id, query["to"], broke=query["direction"] == "broke")
+    flips = services().comparison.flips(caller(), id, query["to"], broke=query["direction"] == "broke")
     return numbered_page(flips, query["after"], query["limit"])

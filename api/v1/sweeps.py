@@ -11,7 +11,7 @@ from flask import Response
 from api.blueprint import BINARY, Blueprint, Success
 from api.byte_ranges import read_ahead
 from api.context import analysis_services as services
-from api.context import context
+from api.context import caller, context
 from api.negotiation import choose
 from api.schemas.results import SweepQuery, SweepSchema
 from api.tabular import PARQUET, csv_of, flat_document, kinds_of
@@ -74,7 +74,7 @@ def get_simulation_sweep(query: dict[str, Any], id: str) -> Response:
     `outcomes.*` and `metrics.*`.
     """
     format = choose(FORMATS, query.get("format"))
-    parameters, rows = services().sweeps.sweep(id)
+    parameters, rows = services().sweeps.sweep(caller(), id)
     if format == "json":
         body = read_ahead(as_json(parameters, rows))
         return Response(body, content_type="application/json", direct_passthrough=True)

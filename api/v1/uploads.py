@@ -143,7 +143,9 @@ def append(id: str, offset: int, length: int | None, checksum: Checksum | None) 
     """Append the body of this request to an upload, in chunks as they arrive, so that memory use is constant."""
     announced = request.content_length
     chunks = tus.received(request.environ["wsgi.input"], announced)
-    return services().uploads.append(id, offset, chunks, announced=announced, length=length, checksum=checksum)
+    return services().uploads.append(
+        caller(), id, offset, chunks, announced=announced, length=length, checksum=checksum
+    )
 
 
 def create() -> Upload:
@@ -159,10 +161,10 @@ def create() -> Upload:
         if length is not None or deferred is not None:
             raise Invalid("The length of a final upload is that of its partial uploads: leave out Upload-Length.")
         addresses = headers["Upload-Concat"].strip().removeprefix("final;").strip()
-        return services().uploads.concatenate(sources, metadata, addresses, caller=caller())
+        return services().uploads.concatenate(caller(), sources, metadata, addresses)
     if (length is None) == (deferred is None):
         raise Invalid("Send Upload-Length, or `Upload-Defer-Length: 1` and the length in a later request.")
-    return services().uploads.create(length, metadata, partial=kind == "partial", caller=caller())
+    return services().uploads.create(caller(), length, metadata, partial=kind == "partial")
 
 
 @blueprint.operation("OPTIONS", CAPABILITIES)
@@ -183,7 +185,7 @@ def list_uploads(query: dict[str, Any]) -> Response:
 
     The newest first, finished or not, until they expire.
     """
-    uploads, following = services().uploads.list(**query)
+    uploads, following = services().uploads.list(caller(), **query)
     return page([as_json(upload) for upload in uploads], following, UPLOAD_SCHEMA)
 
 
@@ -211,7 +213,7 @@ def create_upload() -> Response:
         try:
             upload = append(upload.id, upload.offset, None, checksum)
         except PlatformError:
-            services().uploads.delete(upload.id)  # its address has not been sent to the client
+            services().uploads.delete(caller(), upload.id)  # its address has not been sent to the client
             raise
     return empty_response(201, {"Location": f"{tus.PATH}/{upload.id}", **progress_headers(upload)})
 
@@ -245,7 +247,7 @@ def head_upload(upload: str) -> Response:
 
     `Upload-Offset` is the number of bytes that are stored: a client continues from there after a break.
     """
-    return empty_response(200, all_headers(services().uploads.settled(upload)))
+    return empty_response(200, all_headers(services().uploads.settled(caller(), upload)))
 
 
 @blueprint.operation(
@@ -256,7 +258,7 @@ def get_upload(upload: str) -> dict[str, Any]:
 
     As JSON: its state, its offset and when it expires. Clients of tus use the HEAD request instead.
     """
-    return as_json(services().uploads.get(upload))
+    return as_json(services().uploads.get(caller(), upload))
 
 
 @blueprint.operation(
@@ -292,4 +294,4 @@ def delete_upload(upload: str) -> None:
 
     Its bytes are removed. A model or a dataset that was made from it stays.
     """
-    services().uploads.delete(upload)
+    services().uploads.delete(caller(), upload)

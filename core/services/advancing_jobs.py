@@ -12,6 +12,7 @@ from typing import Generic
 
 from common.backoff import RetryPolicy
 from common.errors import Conflict, StoreUnavailable, UnreadableRow
+from core.domain.access.scopes import PLATFORM
 from core.services.claims import Action, ClaimedJob, OnError
 from core.store.advanced_rows import AdvancedRows, R
 from core.store.claims import HeldClaim
@@ -72,7 +73,7 @@ class AdvancingJob(Generic[R]):
             end_unreadable(id, error.detail or "")
         except Exception as error:
             with database.read() as c:
-                before = self.rows.find(c, id).failures
+                before = self.rows.find(c, PLATFORM, id).failures
             failure = self.claimed.failure_of(error, failures=before)
             wait, failures, reason = failure.pause, before + 1, failure.reason
             log = logger.warning if isinstance(error, StoreUnavailable) else logger.exception

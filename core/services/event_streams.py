@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from common.errors import NotFound
+from core.domain.access.scopes import Caller, Scope
 from core.domain.submissions.records import Event
 from core.domain.submissions.stored_documents import load_document
 from core.notifications.change_notifier import Waiters
@@ -32,7 +33,7 @@ class EventLog:
         self,
         database: Database,
         changes: Waiters,
-        find: Callable[[Connection, str], NumberedRow],
+        find: Callable[[Connection, Scope, str], NumberedRow],
         ended: Collection[str],
     ) -> None:
         self._database = database
@@ -40,34 +41,36 @@ class EventLog:
         self._find = find
         self._ended = ended
 
-    def read(self, id: str, after: int = 0, limit: int = 500, *, types: Sequence[str] = ()) -> list[Event]:
+    def read(
+        self, caller: Caller, id: str, after: int = 0, limit: int = 500, *, types: Sequence[str] = ()
+    ) -> list[Event]:
         """Return up to ``limit`` present events after number ``after``; ``types``: only of these, of all if empty."""
         with self._database.read() as c:
-            self._find(c, id)
+            self._find(c, caller.scope, id)
             rows = events.read_after(c, id, after, limit, types)
         return [event_of(row) for row in rows]
 
-    def ended(self, id: str, after: int) -> bool:
+    def ended(self, caller: Caller, id: str, after: int) -> bool:
         """Return whether no event will follow number ``after``, unless the row runs again."""
         with self._database.read() as c:
-            row = self._find(c, id)
+            row = self._find(c, caller.scope, id)
         return row.state in self._ended and row.event_seq <= after
 
-    def follow(self, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:
+    def follow(self, caller: Caller, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:
         """Yield events as they are inserted, None as a heartbeat; end after the final event, or a deletion.
 
         Raise NotFound at once, before the response has begun.
         """
-        self.read(id, after)
-        return self._follow(id, after, heartbeat)
+        self.read(caller, id, after)
+        return self._follow(caller, id, after, heartbeat)
 
-    def _follow(self, id: str, after: int, heartbeat: float) -> Iterator[Event | None]:
+    def _follow(self, caller: Caller, id: str, after: int, heartbeat: float) -> Iterator[Event | None]:
         with self._changes.watching(id):
             while True:
                 version = self._changes.version(id)
                 try:
-                    present = self.read(id, after)
-                    if not present and self.ended(id, after):
+                    present = self.read(caller, id, after)
+                    if not present and self.ended(caller, id, after):
                         return
                 except NotFound:
                     return

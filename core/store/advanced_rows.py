@@ -8,9 +8,11 @@ from typing import Generic, TypeVar
 from sqlalchemy import Connection, TextClause, bindparam, insert, select, text, update
 
 from common.errors import NotFound
+from core.domain.access.scopes import Caller, Scope, work_of
 from core.domain.submissions.stored_documents import decode_document
 from core.store.claims import Claims, HeldClaim
 from core.store.events import insert_event
+from core.store.owned import within
 from core.store.rows import StoredRow, StoredTable, columns_of, read_row
 
 #: States of each such table whose rows have a job.
@@ -21,6 +23,7 @@ class AdvancedRow(StoredRow, frozen=True, gc=False):
     """The columns that all such rows have. ``failures``: of the job, in a row."""
 
     id: str
+    project: str
     state: str
     event_seq: int
     labels: str
@@ -29,6 +32,11 @@ class AdvancedRow(StoredRow, frozen=True, gc=False):
     failures: int
     created_at: float
     ended_at: float | None
+
+    @property
+    def caller(self) -> Caller:
+        """For whom the job works."""
+        return work_of(self.project, self.submitted_by)
 
     @property
     def label_values(self) -> dict[str, str]:
@@ -68,9 +76,9 @@ class AdvancedRows(Generic[R]):
         c.execute(insert(self.table).values(id=id, created_at=now, **state, **values))
         self.say(c, id, "state", state, now)
 
-    def find(self, c: Connection, id: str, *, lock: bool = False) -> R:
+    def find(self, c: Connection, scope: Scope, id: str, *, lock: bool = False) -> R:
         """Return a row, or raise ``unknown``; ``lock``: until the transaction ends."""
-        query = select(*columns_of(self.table, self.row)).where(self.table.c.id == id)
+        query = select(*columns_of(self.table, self.row)).where(within(self.table, scope), self.table.c.id == id)
         row = read_row(c.execute(query.with_for_update() if lock else query).first(), self.row)
         if row is None:
             raise self.unknown(f"There is no {self.what} {id[:64]!r}. `GET /v1/{self.table.name}` lists them.")

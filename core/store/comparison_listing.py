@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, text
 
+from core.domain.access.scopes import Scope
 from core.domain.comparisons.comparison_states import LABEL, ComparisonState
 from core.domain.submissions.listing import NO_COMPARISON, Listing
 from core.store.comparisons import ComparisonRow
 from core.store.listing import ID_PREFIX, contains, pattern
+from core.store.owned import within_text
 from core.store.rows import columns_of, read_rows
 from core.store.tables import comparisons
 
@@ -27,10 +29,10 @@ _IN_FIRST_BATCH = (
 
 
 def page(
-    c: Connection, listing: Listing, *, states: Sequence[str], after: str | None, limit: int
+    c: Connection, scope: Scope, listing: Listing, *, states: Sequence[str], after: str | None, limit: int
 ) -> list[ComparisonRow]:
     """Return up to ``limit`` comparisons of a listing, newest first, older than ``after``; ``states``: any of these."""
-    conditions, values = _conditions(c, listing)
+    conditions, values = _conditions(c, scope, listing)
     if states:
         values |= {f"state{number}": state for number, state in enumerate(states)}
         conditions.append(f"state IN ({', '.join(f':state{number}' for number in range(len(states)))})")
@@ -42,9 +44,9 @@ def page(
     return read_rows(rows, ComparisonRow)
 
 
-def counts(c: Connection, listing: Listing) -> dict[ComparisonState, int]:
+def counts(c: Connection, scope: Scope, listing: Listing) -> dict[ComparisonState, int]:
     """Return the number of comparisons of a listing in each state."""
-    conditions, values = _conditions(c, listing)
+    conditions, values = _conditions(c, scope, listing)
     query = text(f"SELECT state, count(*) FROM comparisons{_where(conditions)} GROUP BY state")
     return {ComparisonState(state): number for state, number in c.execute(query, values)}
 
@@ -53,10 +55,9 @@ def _where(conditions: Sequence[str]) -> str:
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
-def _conditions(c: Connection, listing: Listing) -> tuple[list[str], dict[str, object]]:
+def _conditions(c: Connection, scope: Scope, listing: Listing) -> tuple[list[str], dict[str, object]]:
     """Return the conditions of a listing besides states, and their values."""
-    conditions: list[str] = []
-    values: dict[str, object] = {}
+    conditions, values = within_text(scope)
     for member in _EQUAL:
         if (value := getattr(listing, member)) is not None:
             values[member] = value

@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, delete, insert, select, update
 
 from common.errors import Conflict, UnknownComparison
+from core.domain.access.scopes import PLATFORM, Scope
 from core.domain.comparisons.comparison_states import ComparisonState
 from core.domain.scheduling.states import FINAL
 from core.domain.submissions.stored_documents import decode_document
 from core.store.advanced_rows import AdvancedRow, AdvancedRows
+from core.store.owned import within
 from core.store.rows import StoredRow, columns_of, read_rows
 from core.store.tables import comparison_models as models
 from core.store.tables import comparison_simulations as played
@@ -127,7 +129,7 @@ def simulations_of(c: Connection, ids: Sequence[str]) -> list[BatchSimulationRow
 
 def add_simulation(c: Connection, id: str, ordinal: int, batch: int, simulation: str) -> None:
     """Record the simulation of a model's batch; raise Conflict if there is one, or if the comparison does not run."""
-    if COMPARISONS.find(c, id, lock=True).state != ComparisonState.RUNNING.value:
+    if COMPARISONS.find(c, PLATFORM, id, lock=True).state != ComparisonState.RUNNING.value:
         raise Conflict(f"Comparison {id} no longer runs.")
     key = (played.c.comparison_id == id, played.c.ordinal == ordinal, played.c.batch == batch)
     if c.execute(select(played.c.simulation_id).where(*key)).first() is not None:
@@ -168,15 +170,17 @@ def remove(c: Connection, id: str) -> None:
         c.execute(delete(table).where(column == id))
 
 
-def needing_model(c: Connection, digest: str) -> str | None:
+def needing_model(c: Connection, scope: Scope, digest: str) -> str | None:
     """Return a comparison that has not ended and whose batches need a model, if there is one."""
     query = select(comparisons.c.id).join(models, models.c.comparison_id == comparisons.c.id)
-    found: str | None = c.scalar(query.where(models.c.digest == digest, comparisons.c.state.in_(_UNENDED)).limit(1))
+    unended = (models.c.digest == digest, comparisons.c.state.in_(_UNENDED))
+    found: str | None = c.scalar(query.where(within(comparisons, scope), *unended).limit(1))
     return found
 
 
-def needing_dataset(c: Connection, digest: str) -> str | None:
+def needing_dataset(c: Connection, scope: Scope, digest: str) -> str | None:
     """Return a comparison that has not ended and whose batches need a dataset's version, if there is one."""
-    query = select(comparisons.c.id).where(comparisons.c.dataset_digest == digest, comparisons.c.state.in_(_UNENDED))
+    unended = (comparisons.c.dataset_digest == digest, comparisons.c.state.in_(_UNENDED))
+    query = select(comparisons.c.id).where(within(comparisons, scope), *unended)
     found: str | None = c.scalar(query.limit(1))
     return found

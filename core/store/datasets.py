@@ -11,10 +11,12 @@ from contextlib import suppress
 from sqlalchemy import Connection, and_, case, delete, exists, func, insert, select, update
 
 from common.errors import UnreadableRow
+from core.domain.access.scopes import Scope
 from core.domain.scheduling.states import UNENDED
 from core.domain.submissions.provenance import ResolvedDataset, dataset_of
 from core.domain.submissions.stored_documents import decode_document
 from core.store.claims import Claims, HeldClaim
+from core.store.owned import within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import dataset_objects as objects
 from core.store.tables import dataset_prefetches as prefetches
@@ -101,27 +103,27 @@ def add_ready(c: Connection, values: Mapping[str, object]) -> None:
 # -- queries
 
 
-def by_id(c: Connection, id: str) -> DatasetVersionRow | None:
+def by_id(c: Connection, scope: Scope, id: str) -> DatasetVersionRow | None:
     """Return a version in any state but `deleted`."""
-    alive = _SELECT.where(versions.c.id == id, versions.c.state != "deleted")
+    alive = _SELECT.where(within(versions, scope), versions.c.id == id, versions.c.state != "deleted")
     return read_row(c.execute(alive).first(), DatasetVersionRow)
 
 
-def of_source(c: Connection, project: str, name: str, source: str) -> DatasetVersionRow | None:
+def of_source(c: Connection, scope: Scope, name: str, source: str) -> DatasetVersionRow | None:
     """Return the newest version of a name with this source, in any state but `deleted`."""
     alive = (versions.c.name == name, versions.c.source == source, versions.c.state != "deleted")
-    query = _SELECT.where(versions.c.project == project, *alive).order_by(versions.c.id.desc())
+    query = _SELECT.where(within(versions, scope), *alive).order_by(versions.c.id.desc())
     return read_row(c.execute(query.limit(1)).first(), DatasetVersionRow)
 
 
-def find(c: Connection, project: str, ref: str) -> DatasetVersionRow | None:
+def find(c: Connection, scope: Scope, ref: str) -> DatasetVersionRow | None:
     """Return the version with this id, digest, name (its latest), ``name@version`` or ``name@tag``.
 
     The latest version of a name is its newest ready one; of a name without a ready version, its newest registration.
     """
-    query = _SELECT.where(versions.c.project == project)
+    query = _SELECT.where(within(versions, scope))
     name, at, selector = ref.partition("@")
-    if not at and (row := by_id(c, ref)) is not None:
+    if not at and (row := by_id(c, scope, ref)) is not None:
         return row
     if not ref.startswith("sha256:") and selector in {"", "latest"}:
         listed = versions.c.state.in_(_LISTED)
@@ -135,45 +137,45 @@ def find(c: Connection, project: str, ref: str) -> DatasetVersionRow | None:
         if selector.isdecimal() and len(selector) < 10:
             query = query.where(versions.c.version == int(selector))
         else:
-            query = query.where(versions.c.id.in_(tags.tagged(project, name, selector)))
+            query = query.where(versions.c.id.in_(tags.tagged(scope, name, selector)))
     newest_first = query.order_by(versions.c.version.desc(), versions.c.id.desc())
     return read_row(c.execute(newest_first.limit(1)).first(), DatasetVersionRow)
 
 
-def names(c: Connection, project: str) -> list[str]:
+def names(c: Connection, scope: Scope) -> list[str]:
     """Return the names that have versions, for suggestions when a name is misspelt."""
-    query = select(versions.c.name).where(versions.c.project == project, versions.c.state.in_(_LISTED))
+    query = select(versions.c.name).where(within(versions, scope), versions.c.state.in_(_LISTED))
     return list(c.scalars(query.distinct().order_by(versions.c.name).limit(1000)))
 
 
-def latest(c: Connection, project: str, after: str | None, limit: int) -> list[DatasetVersionRow]:
+def latest(c: Connection, scope: Scope, after: str | None, limit: int) -> list[DatasetVersionRow]:
     """Return the latest version of each name, as ``find`` does, by name."""
     other = versions.alias()
     order = (case((other.c.state == "ready", 0), else_=1), other.c.version.desc(), other.c.id.desc())
     newest = (
         select(other.c.id)
-        .where(other.c.project == project, other.c.name == versions.c.name, other.c.state.in_(_LISTED))
+        .where(other.c.project == versions.c.project, other.c.name == versions.c.name, other.c.state.in_(_LISTED))
         .order_by(*order)
         .limit(1)
         .scalar_subquery()
     )
-    query = _SELECT.where(versions.c.project == project, versions.c.id == newest)
+    query = _SELECT.where(within(versions, scope), versions.c.id == newest)
     if after is not None:
         query = query.where(versions.c.name > after)
     return read_rows(c.execute(query.order_by(versions.c.name).limit(limit)), DatasetVersionRow)
 
 
-def page(c: Connection, project: str, name: str, after: str | None, limit: int) -> list[DatasetVersionRow]:
+def page(c: Connection, scope: Scope, name: str, after: str | None, limit: int) -> list[DatasetVersionRow]:
     """Return versions of a name, newest first; also those in the states `registering` and `failed`."""
-    query = _SELECT.where(versions.c.project == project, versions.c.name == name, versions.c.state.in_(_LISTED))
+    query = _SELECT.where(within(versions, scope), versions.c.name == name, versions.c.state.in_(_LISTED))
     if after is not None:
         query = query.where(versions.c.id < after)
     return read_rows(c.execute(query.order_by(versions.c.id.desc()).limit(limit)), DatasetVersionRow)
 
 
-def ready(c: Connection, project: str, name: str | None = None) -> list[DatasetVersionRow]:
+def ready(c: Connection, scope: Scope, name: str | None = None) -> list[DatasetVersionRow]:
     """Return ready versions of a name, or of the whole project, newest first."""
-    query = _SELECT.where(versions.c.project == project, versions.c.state == "ready")
+    query = _SELECT.where(within(versions, scope), versions.c.state == "ready")
     if name is not None:
         query = query.where(versions.c.name == name)
     return read_rows(c.execute(query.order_by(versions.c.id.desc())), DatasetVersionRow)
@@ -181,12 +183,8 @@ def ready(c: Connection, project: str, name: str | None = None) -> list[DatasetV
 
 def before(c: Connection, row: DatasetVersionRow) -> DatasetVersionRow | None:
     """Return the newest ready version with the same source."""
-    query = _SELECT.where(
-        versions.c.project == row.project,
-        versions.c.name == row.name,
-        versions.c.state == "ready",
-        versions.c.source == row.source,
-    )
+    same = (versions.c.name == row.name, versions.c.state == "ready", versions.c.source == row.source)
+    query = _SELECT.where(within(versions, Scope(row.project)), *same)
     return read_row(c.execute(query.order_by(versions.c.version.desc()).limit(1)).first(), DatasetVersionRow)
 
 
@@ -226,7 +224,7 @@ def finish(
     id = claim.id
     [own] = read_rows(c.execute(_SELECT.where(versions.c.id == id)), DatasetVersionRow)
     # Locks all versions of the name in one order, so that two that finish at once are numbered one after the other.
-    of_name = and_(versions.c.project == own.project, versions.c.name == own.name)
+    of_name = and_(within(versions, Scope(own.project)), versions.c.name == own.name)
     locked = _SELECT.where(of_name).order_by(versions.c.id).with_for_update()
     rows = read_rows(c.execute(locked), DatasetVersionRow)
     same = next((row for row in rows if row.state == "ready" and row.digest == values["digest"]), None)
@@ -243,7 +241,7 @@ def finish(
     c.execute(update(versions).where(versions.c.id == id).values(**changes))
     effective = same.id if same is not None else id
     for tag in own.tag_names:
-        tags.put(c, own.project, own.name, tag, effective)
+        tags.put(c, Scope(own.project), own.name, tag, effective)
     [finished] = read_rows(c.execute(_SELECT.where(versions.c.id == effective)), DatasetVersionRow)
     return finished
 
@@ -260,46 +258,46 @@ def _swap_objects(c: Connection, first: str, second: str) -> None:
 # -- deletion
 
 
-def lock_ready(c: Connection, id: str) -> bool:
+def lock_ready(c: Connection, scope: Scope, id: str) -> bool:
     """Return whether a version is ready, and lock it until the transaction ends."""
-    query = select(versions.c.id).where(versions.c.id == id, versions.c.state == "ready")
+    query = select(versions.c.id).where(within(versions, scope), versions.c.id == id, versions.c.state == "ready")
     return c.execute(query.with_for_update(read=True)).first() is not None
 
 
-def lock_version(c: Connection, project: str, name: str, version: int) -> bool:
+def lock_version(c: Connection, scope: Scope, name: str, version: int) -> bool:
     """Return whether a version of a name is ready, and lock it until the transaction ends."""
-    query = select(versions.c.id).where(
-        versions.c.project == project, versions.c.name == name, versions.c.version == version
-    )
+    query = select(versions.c.id).where(within(versions, scope), versions.c.name == name, versions.c.version == version)
     return c.execute(query.where(versions.c.state == "ready").with_for_update(read=True)).first() is not None
 
 
-def bury(c: Connection, id: str, now: float) -> DatasetVersionRow | None:
+def bury(c: Connection, scope: Scope, id: str, now: float) -> DatasetVersionRow | None:
     """Mark a version as deleted, with its tags and prefetch: no query finds it, and no new reference is made to it."""
-    alive = and_(versions.c.id == id, versions.c.state != "deleted")
+    alive = and_(within(versions, scope), versions.c.id == id, versions.c.state != "deleted")
     changes = {"state": "deleted", "ended_at": now, "claim": None, "claim_until": 0.0}
     row = c.execute(update(versions).where(alive).values(**changes).returning(*_COLUMNS)).first()
-    tags.drop_all(c, id)
+    tags.drop_all(c, scope, id)
     c.execute(delete(prefetches).where(prefetches.c.version_id == id))
     return read_row(row, DatasetVersionRow)
 
 
-def user_of(c: Connection, name: str, digest: str) -> str | None:
+def user_of(c: Connection, scope: Scope, name: str, digest: str) -> str | None:
     """Return the id of a simulation on this version that has not ended, or None."""
     unended = and_(simulations.c.ended_at.is_(None), simulations.c.deleted_at.is_(None))
     # The column is empty in rows of processes from before it, which may run beside this one: their provenance decides.
     same = simulations.c.dataset_digest.in_([digest, ""])
     columns = simulations.c.id, simulations.c.dataset_digest, simulations.c.provenance
-    for id, stored, provenance in c.execute(select(*columns).where(simulations.c.dataset == name, unended, same)):
+    query = select(*columns).where(within(simulations, scope), simulations.c.dataset == name, unended, same)
+    for id, stored, provenance in c.execute(query):
         with suppress(UnreadableRow):  # it cannot run
             if stored or dataset_of(provenance).digest == digest:
                 return str(id)
     return None
 
 
-def size_of(c: Connection, digest: str) -> int:
+def size_of(c: Connection, scope: Scope, digest: str) -> int:
     """Return the bytes of a version's files; 0 if every version with this digest was deleted."""
-    return int(c.scalar(select(func.max(versions.c.bytes)).where(versions.c.digest == digest)) or 0)
+    query = select(func.max(versions.c.bytes)).where(within(versions, scope), versions.c.digest == digest)
+    return int(c.scalar(query) or 0)
 
 
 def in_use(c: Connection) -> list[ResolvedDataset]:
@@ -313,11 +311,9 @@ def in_use(c: Connection) -> list[ResolvedDataset]:
     return list(used.values())
 
 
-def of_name(c: Connection, project: str, name: str) -> list[str]:
+def of_name(c: Connection, scope: Scope, name: str) -> list[str]:
     """Return the ids of a name's versions that are not deleted."""
-    query = select(versions.c.id).where(
-        versions.c.project == project, versions.c.name == name, versions.c.state != "deleted"
-    )
+    query = select(versions.c.id).where(within(versions, scope), versions.c.name == name, versions.c.state != "deleted")
     return list(c.scalars(query.order_by(versions.c.id)))
 
 

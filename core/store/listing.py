@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, bindparam, select, text
 
+from core.domain.access.scopes import Scope
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import CUT, NO_COMPARISON, Listing, label_line
+from core.store.owned import OwnedQuery, within_text
 from core.store.rows import read_rows
 from core.store.simulations import SimulationRow, listed_columns
 from core.store.tables import FILTERED, LISTED, LISTED_ROWS, simulations
@@ -30,26 +32,29 @@ _EQUAL: Mapping[str, str] = {
 ID_PREFIX = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{0,25}")
 #: Characters with a meaning in a pattern of GLOB, and how each stands for itself.
 _GLOB, _ESCAPED = re.compile(r"([*?[])"), r"[\1]"
-_ROWS = select(*listed_columns(SimulationRow)).where(
-    simulations.c.id.in_(bindparam("ids", expanding=True)), simulations.c.deleted_at.is_(None)
+_ROWS = OwnedQuery(
+    simulations,
+    select(*listed_columns(SimulationRow)).where(
+        simulations.c.id.in_(bindparam("ids", expanding=True)), simulations.c.deleted_at.is_(None)
+    ),
 )
 
 
-def page(c: Connection, listing: Listing, *, after: str | None, limit: int) -> list[SimulationRow]:
+def page(c: Connection, scope: Scope, listing: Listing, *, after: str | None, limit: int) -> list[SimulationRow]:
     """Return up to ``limit`` simulations of a listing, newest first, older than ``after``."""
-    return rows_of(c, page_ids(c, listing, after=after, limit=limit))
+    return rows_of(c, scope, page_ids(c, scope, listing, after=after, limit=limit))
 
 
-def rows_of(c: Connection, ids: Sequence[str]) -> list[SimulationRow]:
+def rows_of(c: Connection, scope: Scope, ids: Sequence[str]) -> list[SimulationRow]:
     """Return the rows of these simulations that exist, newest first."""
     if not ids:  # PostgreSQL does not compare text with the empty list
         return []
-    return sorted(read_rows(c.execute(_ROWS, {"ids": ids}), SimulationRow), key=lambda row: row.id, reverse=True)
+    return sorted(read_rows(_ROWS.execute(c, scope, ids=ids), SimulationRow), key=lambda row: row.id, reverse=True)
 
 
-def page_ids(c: Connection, listing: Listing, *, after: str | None, limit: int) -> list[str]:
+def page_ids(c: Connection, scope: Scope, listing: Listing, *, after: str | None, limit: int) -> list[str]:
     """Return the ids of a page."""
-    conditions, values = _conditions(c, listing)
+    conditions, values = _conditions(c, scope, listing)
     if after is not None:
         conditions.append("id < :after")
         values["after"] = after
@@ -66,11 +71,12 @@ def page_ids(c: Connection, listing: Listing, *, after: str | None, limit: int) 
     return list(c.scalars(text(query), values))
 
 
-def counts(c: Connection, listing: Listing) -> dict[State, int]:
+def counts(c: Connection, scope: Scope, listing: Listing) -> dict[State, int]:
     """Return the number of simulations of a listing in each state, whatever its states."""
-    conditions, values = _conditions(c, listing)
+    conditions, values = _conditions(c, scope, listing)
     where = " AND ".join([LISTED_ROWS, *conditions])
-    hint = _scan_hint(c) if conditions and not _has_own_index(listing) else ""
+    filtered = len(conditions) > len(within_text(scope)[0])
+    hint = _scan_hint(c) if filtered and not _has_own_index(listing) else ""
     query = f"SELECT state, count(*) FROM simulations {hint} WHERE {where} GROUP BY state"
     return {State(state): number for state, number in c.execute(text(query), values)}
 
@@ -86,23 +92,21 @@ def _scan_hint(c: Connection) -> str:
 
 
 def _has_own_index(listing: Listing) -> bool:
-    """Return whether a listing compares one column besides the state, and that has its own index; or nothing at all."""
+    """Return whether a listing compares one column besides project and state, and that has its own index."""
     compared = {column for column, member in _EQUAL.items() if getattr(listing, member) is not None}
-    if listing.words or listing.labels or len(compared) > 1:
-        return False
-    return compared <= set(FILTERED) if compared else not listing.states and listing.comparison is None
+    return not listing.words and not listing.labels and len(compared) == 1 and compared <= set(FILTERED)
 
 
-def _conditions(c: Connection, listing: Listing) -> tuple[list[str], dict[str, object]]:
+def _conditions(c: Connection, scope: Scope, listing: Listing) -> tuple[list[str], dict[str, object]]:
     """Return the conditions of a listing besides its states, and their values."""
-    conditions: list[str] = []
-    values: dict[str, object] = {}
+    conditions, values = within_text(scope)
+    own = " AND ".join([LISTED_ROWS, *conditions])
     for column, member in _EQUAL.items():
         if (value := getattr(listing, member)) is not None:
             values[column] = value
             equal = f"{column} = :{column}"
             if column not in LISTED and not _has_own_index(listing):
-                equal = f"id IN (SELECT id FROM simulations WHERE {equal} AND {LISTED_ROWS})"
+                equal = f"id IN (SELECT id FROM simulations WHERE {equal} AND {own})"
             conditions.append(equal)
     if listing.comparison == NO_COMPARISON:
         batch = "SELECT 1 FROM comparison_simulations WHERE simulation_id = simulations.id"

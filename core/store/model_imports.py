@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, insert, select
 
+from core.domain.access.scopes import Scope
 from core.store.claims import Claims
+from core.store.owned import within
 from core.store.rows import StoredRow, columns_of, read_row
 from core.store.tables import model_imports as table
 
@@ -18,6 +20,7 @@ class ModelImportRow(StoredRow, frozen=True, gc=False):
     """
 
     id: str
+    project: str
     simulation_id: str | None
     reference: str
     connection: str
@@ -38,7 +41,7 @@ def add(c: Connection, values: Mapping[str, object]) -> None:
     c.execute(insert(table).values(state="fetching", **values))
 
 
-def find(c: Connection, id: str) -> ModelImportRow | None:
+def find(c: Connection, scope: Scope, id: str) -> ModelImportRow | None:
     """Return an import's row, or None."""
-    query = select(*columns_of(table, ModelImportRow)).where(table.c.id == id)
+    query = select(*columns_of(table, ModelImportRow)).where(within(table, scope), table.c.id == id)
     return read_row(c.execute(query).first(), ModelImportRow)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, bindparam, func, insert, or_, select
 
+from core.domain.access.scopes import Scope
+from core.store.owned import OwnedQuery, within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import model_tags, models, simulations
 from core.store.tags import Tags
@@ -30,10 +32,9 @@ class ModelRow(StoredRow, frozen=True, gc=False):
 _NEWEST_FIRST = models.c.version.desc(), models.c.id.desc()
 _COLUMNS = columns_of(models, ModelRow)
 _SELECT = select(*_COLUMNS)
-_WITH_DIGEST = (
-    _SELECT.where(models.c.project == bindparam("p"), models.c.digest == bindparam("d"))
-    .order_by(models.c.name != bindparam("n"), *_NEWEST_FIRST)
-    .limit(1)
+_WITH_DIGEST = OwnedQuery(
+    models,
+    _SELECT.where(models.c.digest == bindparam("d")).order_by(models.c.name != bindparam("n"), *_NEWEST_FIRST).limit(1),
 )
 
 
@@ -49,7 +50,7 @@ def add(c: Connection, values: Mapping[str, object]) -> ModelRow:
     return added
 
 
-def find(c: Connection, project: str, ref: str) -> ModelRow | None:
+def find(c: Connection, scope: Scope, ref: str) -> ModelRow | None:
     """Return the model with this id, digest, name (its newest version), ``name@version`` or ``name@tag``.
 
     ``name@latest`` is the newest version. ``name@digest`` is a model with this digest: that of this name, if there is
@@ -57,8 +58,8 @@ def find(c: Connection, project: str, ref: str) -> ModelRow | None:
     """
     name, at, selector = ref.rpartition("@")
     if selector.startswith("sha256:"):
-        return read_row(c.execute(_WITH_DIGEST, {"p": project, "d": selector, "n": name}).first(), ModelRow)
-    query = _SELECT.where(models.c.project == project)
+        return read_row(_WITH_DIGEST.execute(c, scope, d=selector, n=name).first(), ModelRow)
+    query = _SELECT.where(within(models, scope))
     if not at:
         query = query.where(or_(models.c.id == ref, models.c.name == ref))
     else:
@@ -66,15 +67,15 @@ def find(c: Connection, project: str, ref: str) -> ModelRow | None:
         if selector.isdecimal() and len(selector) < 10:
             query = query.where(models.c.version == int(selector))
         elif selector != "latest":
-            query = query.where(models.c.id.in_(tags.tagged(project, name, selector)))
+            query = query.where(models.c.id.in_(tags.tagged(scope, name, selector)))
     return read_row(c.execute(query.order_by(*_NEWEST_FIRST).limit(1)).first(), ModelRow)
 
 
 def page(
-    c: Connection, project: str, *, name: str | None, format: str | None, after: str | None, limit: int
+    c: Connection, scope: Scope, *, name: str | None, format: str | None, after: str | None, limit: int
 ) -> list[ModelRow]:
     """Return up to ``limit`` models, newest first, older than ``after``."""
-    query = _SELECT.where(models.c.project == project)
+    query = _SELECT.where(within(models, scope))
     if name is not None:
         query = query.where(models.c.name == name)
     if format is not None:
@@ -84,37 +85,39 @@ def page(
     return read_rows(c.execute(query.order_by(models.c.id.desc()).limit(limit)), ModelRow)
 
 
-def names(c: Connection, project: str) -> list[str]:
+def names(c: Connection, scope: Scope) -> list[str]:
     """Return every name, for the nearest to a misspelt one."""
-    return list(c.scalars(select(models.c.name).where(models.c.project == project).distinct().limit(1000)))
+    return list(c.scalars(select(models.c.name).where(within(models, scope)).distinct().limit(1000)))
 
 
-def busy(c: Connection, digest: str) -> str | None:
+def busy(c: Connection, scope: Scope, digest: str) -> str | None:
     """Return a simulation that has not ended and uses this content, if there is one."""
     query = select(simulations.c.id).where(simulations.c.digest == digest, simulations.c.ended_at.is_(None))
-    return c.scalar(query.where(simulations.c.deleted_at.is_(None)).limit(1))
+    return c.scalar(query.where(within(simulations, scope), simulations.c.deleted_at.is_(None)).limit(1))
 
 
-def hold(c: Connection, digest: str) -> bool:
+def hold(c: Connection, scope: Scope, digest: str) -> bool:
     """Return whether a model has this content, and lock its rows against deletion until the transaction ends."""
-    query = select(models.c.id).where(models.c.digest == digest)
+    query = select(models.c.id).where(within(models, scope), models.c.digest == digest)
     return c.execute(query.with_for_update(read=True)).first() is not None
 
 
-def hold_version(c: Connection, id: str) -> bool:
+def hold_version(c: Connection, scope: Scope, id: str) -> bool:
     """Return whether a row is there, and lock it against deletion until the transaction ends."""
-    return c.execute(select(models.c.id).where(models.c.id == id).with_for_update(read=True)).first() is not None
+    query = select(models.c.id).where(within(models, scope), models.c.id == id)
+    return c.execute(query.with_for_update(read=True)).first() is not None
 
 
-def lock(c: Connection, id: str) -> None:
+def lock(c: Connection, scope: Scope, id: str) -> None:
     """Lock a row until the transaction ends, so that a submission that uses it is seen afterwards, or sees its end."""
-    c.execute(select(models.c.id).where(models.c.id == id).with_for_update())
+    c.execute(select(models.c.id).where(within(models, scope), models.c.id == id).with_for_update())
 
 
-def delete(c: Connection, id: str) -> bool:
+def delete(c: Connection, scope: Scope, id: str) -> bool:
     """Delete a row and its tags; return whether its content is no longer referenced by any model or simulation."""
-    digest = c.scalar(models.delete().where(models.c.id == id).returning(models.c.digest))
-    tags.drop_all(c, id)
+    deleting = models.delete().where(within(models, scope), models.c.id == id)
+    digest = c.scalar(deleting.returning(models.c.digest))
+    tags.drop_all(c, scope, id)
     return digest is not None and not needed(c, digest)
 
 

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from common.errors import Conflict, UnknownPipeline
+from core.domain.access.scopes import Scope
 from core.domain.pipelines.pipeline_states import UNENDED_STEPS, StepState
 from core.domain.scheduling.states import FINAL
 from core.domain.submissions.declared_outputs import MadeOutput, made_outputs
 from core.domain.submissions.stored_documents import decode_document
 from core.store.advanced_rows import AdvancedRow, AdvancedRows
+from core.store.owned import within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import comparisons, events, pipelines, simulations
 from core.store.tables import pipeline_steps as steps
@@ -115,9 +117,10 @@ def steps_of(c: Connection, ids: Sequence[str]) -> list[PipelineStepRow]:
     return read_rows(c.execute(query), PipelineStepRow)
 
 
-def page(c: Connection, *, states: Sequence[str], after: str | None, limit: int) -> list[PipelineRow]:
+def page(c: Connection, scope: Scope, *, states: Sequence[str], after: str | None, limit: int) -> list[PipelineRow]:
     """Return up to ``limit`` pipelines, newest first, older than ``after``; ``states``: any of these, or all."""
-    query = select(*columns_of(pipelines, PipelineRow)).order_by(pipelines.c.id.desc()).limit(limit)
+    query = select(*columns_of(pipelines, PipelineRow)).where(within(pipelines, scope))
+    query = query.order_by(pipelines.c.id.desc()).limit(limit)
     if states:
         query = query.where(pipelines.c.state.in_(states))
     if after is not None:
@@ -125,10 +128,11 @@ def page(c: Connection, *, states: Sequence[str], after: str | None, limit: int)
     return read_rows(c.execute(query), PipelineRow)
 
 
-def equal_step(c: Connection, digest: str) -> PipelineStepRow | None:
+def equal_step(c: Connection, scope: Scope, digest: str) -> PipelineStepRow | None:
     """Return the newest step that is complete by a run of its own with this digest, and whose run is still there."""
     complete = (steps.c.digest == digest, steps.c.state == StepState.SUCCEEDED.value)
-    query = _STEPS.where(*complete).where(simulations.c.id.is_not(None) | comparisons.c.id.is_not(None))
+    owned = within(simulations, scope) | within(comparisons, scope)  # a run is one of the two
+    query = _STEPS.where(*complete, simulations.c.id.is_not(None) | comparisons.c.id.is_not(None), owned)
     return read_row(c.execute(query.order_by(steps.c.pipeline_id.desc()).limit(1)).first(), PipelineStepRow)
 
 

@@ -23,11 +23,13 @@ from sqlalchemy import (
 )
 
 from common.errors import Conflict, IllegalTransition, UnknownSimulation
+from core.domain.access.scopes import Caller, Scope, work_of
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.states import ADMITTED, FINAL, UNENDED, State, may_follow
 from core.domain.submissions.listing import search_text
 from core.store import events, scheduling_changes
 from core.store.claims import Claims
+from core.store.owned import OwnedQuery, within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import simulations, stages
 
@@ -68,6 +70,11 @@ class SimulationRow(StoredRow, frozen=True, gc=False):
     submitted_by: str
     outputs: str | None
 
+    @property
+    def caller(self) -> Caller:
+        """For whom jobs work on it."""
+        return work_of(self.project, self.submitted_by)
+
 
 class QueuedRow(StoredRow, frozen=True, gc=False):
     """A queued simulation, with the columns that decide its admission."""
@@ -92,6 +99,13 @@ class HeadlineRow(StoredRow, frozen=True, gc=False):
     ended_at: float | None
 
 
+class ChangeRow(StoredRow, frozen=True, gc=False):
+    """When a simulation changed last."""
+
+    id: str
+    changed_at: float | None
+
+
 class EndRow(StoredRow, frozen=True, gc=False):
     """When a simulation ended, and when it was deleted."""
 
@@ -110,9 +124,12 @@ DELETED = Claims(table=simulations, needed="deleted_at IS NOT NULL", ready="")
 _CLAIM = Claims(table=simulations, needed="state=:state").taking
 _VERSIONS = text("SELECT id, event_seq FROM simulations WHERE id IN :ids").bindparams(bindparam("ids", expanding=True))
 _LAST_CHANGE = text("SELECT max(changed_at) FROM simulations WHERE changed_at IS NOT NULL")
-_CHANGED_SINCE = text(
-    "SELECT id, changed_at FROM simulations WHERE changed_at > :moment AND dry_run=0"
-    " ORDER BY changed_at DESC LIMIT :most"
+_CHANGED_SINCE = OwnedQuery(
+    simulations,
+    select(*columns_of(simulations, ChangeRow))
+    .where(simulations.c.changed_at > bindparam("moment"), simulations.c.dry_run == 0)
+    .order_by(simulations.c.changed_at.desc())
+    .limit(bindparam("most")),
 )
 _UNENDED = sorted(UNENDED)
 _ADMITTED = sorted(ADMITTED)
@@ -149,13 +166,16 @@ _UNSUMMED = (
 _INSERT = insert(simulations)
 _INSERT_STAGE = insert(stages)
 _SELECT = select(*columns_of(simulations, SimulationRow))
-_FIND = _SELECT.where(simulations.c.id == bindparam("i"), simulations.c.deleted_at.is_(None))
+_FIND = OwnedQuery(simulations, _SELECT.where(simulations.c.id == bindparam("i"), simulations.c.deleted_at.is_(None)))
 _AMONG = simulations.c.id.in_(bindparam("ids", expanding=True))
-_FOUND = _SELECT.where(_AMONG, simulations.c.deleted_at.is_(None))
+_FOUND = OwnedQuery(simulations, _SELECT.where(_AMONG, simulations.c.deleted_at.is_(None)))
 #: Most characters of a provenance that a leaderboard reads.
 LONGEST_PROVENANCE = 1 << 17
-_HEADLINES = select(*listed_columns(HeadlineRow)).where(
-    _AMONG, simulations.c.deleted_at.is_(None), func.length(simulations.c.provenance) <= LONGEST_PROVENANCE
+_HEADLINES = OwnedQuery(
+    simulations,
+    select(*listed_columns(HeadlineRow)).where(
+        _AMONG, simulations.c.deleted_at.is_(None), func.length(simulations.c.provenance) <= LONGEST_PROVENANCE
+    ),
 )
 _END = select(*columns_of(simulations, EndRow)).where(simulations.c.id == bindparam("i"))
 _SET_PROGRESS = text("UPDATE simulations SET progress=:progress WHERE id=:i")
@@ -193,17 +213,18 @@ def add(c: Connection, values: Mapping[str, object], stage: Mapping[str, object]
     events.say(c, new.id, "state", {"state": new.state}, new.created_at)
 
 
-def find(c: Connection, id: str) -> SimulationRow:
+def find(c: Connection, scope: Scope, id: str) -> SimulationRow:
     """Return a simulation's row, or raise UnknownSimulation."""
-    row = read_row(c.execute(_FIND, {"i": id}).first(), SimulationRow)
+    row = read_row(_FIND.execute(c, scope, i=id).first(), SimulationRow)
     if row is None:
         raise unknown(id)
     return row
 
 
-def found(c: Connection, ids: Sequence[str]) -> dict[str, SimulationRow]:
+def found(c: Connection, scope: Scope, ids: Sequence[str]) -> dict[str, SimulationRow]:
     """Return the rows of those of these simulations that there are, by id."""
-    return {row.id: row for row in read_rows(c.execute(_FOUND, {"ids": list(ids)}), SimulationRow)}
+    rows = _FOUND.execute(c, scope, ids=list(ids))
+    return {row.id: row for row in read_rows(rows, SimulationRow)}
 
 
 def unknown(id: str) -> UnknownSimulation:
@@ -211,19 +232,20 @@ def unknown(id: str) -> UnknownSimulation:
     return UnknownSimulation(f"There is no simulation {id[:64]!r}. `GET /v1/simulations` lists them.")
 
 
-def headline_rows(c: Connection, ids: Sequence[str]) -> list[HeadlineRow]:
+def headline_rows(c: Connection, scope: Scope, ids: Sequence[str]) -> list[HeadlineRow]:
     """Return the rows of these simulations that a leaderboard reads, without the summaries of most.
 
     Left out is a provenance of more than LONGEST_PROVENANCE characters, which lists scenarios one by one.
     """
     if not ids:  # PostgreSQL does not compare text with the empty list
         return []
-    return read_rows(c.execute(_HEADLINES, {"ids": ids}), HeadlineRow)
+    return read_rows(_HEADLINES.execute(c, scope, ids=ids), HeadlineRow)
 
 
-def hold(c: Connection, id: str) -> None:
+def hold(c: Connection, scope: Scope, id: str) -> None:
     """Lock a simulation against deletion until the transaction ends; raise UnknownSimulation if it is deleted."""
-    locking = update(simulations).where(simulations.c.id == id, simulations.c.deleted_at.is_(None))
+    alive = (simulations.c.id == id, simulations.c.deleted_at.is_(None))
+    locking = update(simulations).where(within(simulations, scope), *alive)
     if c.execute(locking.values(event_seq=simulations.c.event_seq).returning(simulations.c.id)).first() is None:
         raise UnknownSimulation(f"The simulation {id[:64]!r} has been deleted.")
 
@@ -428,10 +450,10 @@ def locked_progress(c: Connection, id: str) -> str | None:
     return progress
 
 
-def respecify(c: Connection, id: str, spec: Mapping[str, object]) -> None:
+def respecify(c: Connection, scope: Scope, id: str, spec: Mapping[str, object]) -> None:
     """Replace a simulation's specification; raise Conflict if it has ended."""
-    running = simulations.c.state.not_in([state.value for state in FINAL])
-    change = update(simulations).where(simulations.c.id == id, running).values(spec=json.dumps(spec))
+    running = (simulations.c.id == id, simulations.c.state.not_in([state.value for state in FINAL]))
+    change = update(simulations).where(within(simulations, scope), *running).values(spec=json.dumps(spec))
     if c.execute(change.returning(simulations.c.id)).first() is None:
         raise Conflict(f"Simulation {id} has just ended.")
     scheduling_changes.add(c, id)
@@ -447,16 +469,17 @@ def positions(c: Connection, ids: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def delete(c: Connection, id: str, now: float) -> None:
+def delete(c: Connection, scope: Scope, id: str, now: float) -> None:
     """Mark a simulation as deleted; its objects and rows are removed later, its row last."""
     values = {"deleted_at": now, "changed_at": now, "claim": None, "claim_until": 0.0}
-    c.execute(update(simulations).where(simulations.c.id == id).values(**values))
+    c.execute(update(simulations).where(within(simulations, scope), simulations.c.id == id).values(**values))
 
 
-def retries_of(c: Connection, ids: Sequence[str]) -> dict[str, str]:
+def retries_of(c: Connection, scope: Scope, ids: Sequence[str]) -> dict[str, str]:
     """Return the newest retry of each of these simulations that has one which is not deleted."""
     s = simulations.c
-    of_these = and_(s.retry_of.in_(list(ids)), s.retry_of.is_not(None), s.deleted_at.is_(None))
+    retry = (s.retry_of.in_(list(ids)), s.retry_of.is_not(None), s.deleted_at.is_(None))
+    of_these = and_(within(simulations, scope), *retry)
     rows = c.execute(select(s.retry_of, func.max(s.id).label("newest")).where(of_these).group_by(s.retry_of))
     return {row.retry_of: row.newest for row in rows}
 
@@ -483,10 +506,11 @@ def last_change(c: Connection) -> float:
     return float(c.scalar(_LAST_CHANGE) or 0.0)
 
 
-def changed_since(c: Connection, moment: float, limit: int) -> list[tuple[str, float]]:
-    """Return (id, time of the newest change) of the simulations that changed after a time, the newest changes first.
+def changed_since(c: Connection, scope: Scope, moment: float, limit: int) -> dict[str, float]:
+    """Return the times of the newest change of the simulations that changed after a time, the newest changes first.
 
     With those that are deleted, as long as their rows exist. A change may become visible a little after others with a
     later time: its transaction was longer.
     """
-    return [(id, at) for id, at in c.execute(_CHANGED_SINCE, {"moment": moment, "most": limit})]
+    rows = read_rows(_CHANGED_SINCE.execute(c, scope, moment=moment, most=limit), ChangeRow)
+    return {row.id: row.changed_at or 0.0 for row in rows}

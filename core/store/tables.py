@@ -50,6 +50,7 @@ models = Table(
     Column("source", Text),  # JSON: the reference that it was imported by, and what that resolved to
     UniqueConstraint("project", "name", "version"),
     Index("models_digest", "digest"),
+    Index("models_paged", "project", "id"),
 )
 
 model_tags = Table(
@@ -75,6 +76,7 @@ model_imports = Table(
     "model_imports",
     metadata,
     Column("id", Text, primary_key=True),
+    Column("project", Text, nullable=False, server_default="default"),
     Column("simulation_id", Text),  # the simulation that waits for it, if any
     Column("reference", Text, nullable=False),
     Column("connection", Text, nullable=False),  # name in the operator's file; empty for addresses
@@ -109,7 +111,7 @@ run_logs = Table(
 )
 
 #: Columns by which the list of simulations is filtered, and the condition of the rows that it has.
-LISTED = ("state", "id", "dataset", "dataset_version", "runtime", "model", "submitted_by", "search")
+LISTED = ("project", "state", "id", "dataset", "dataset_version", "runtime", "model", "submitted_by", "search")
 LISTED_ROWS = "deleted_at IS NULL AND dry_run = 0"
 #: Columns with an index of their own. Digests have only this one: they would make the index of lists twice as large.
 FILTERED = ("dataset", "dataset_digest", "runtime", "model", "digest", "submitted_by")
@@ -164,8 +166,8 @@ simulations = Table(
     Index("simulations_changed", "changed_at", "id", **_where("changed_at IS NOT NULL")),
     Index("simulations_retries", "retry_of", "id", **_where("retry_of IS NOT NULL")),
     Index("simulations_listed", *LISTED, **_where(LISTED_ROWS)),  # see core/store/listing.py
-    Index("simulations_counted", "state", **_where(LISTED_ROWS)),
-    *(Index(f"simulations_{name}", name, "id", "state", **_where(LISTED_ROWS)) for name in FILTERED),
+    Index("simulations_counted", "project", "state", **_where(LISTED_ROWS)),
+    *(Index(f"simulations_{name}", "project", name, "id", "state", **_where(LISTED_ROWS)) for name in FILTERED),
 )
 
 # Simulations whose row the dispatcher has to read again. A change of a simulation adds its entry in the same
@@ -374,6 +376,7 @@ tunnel_pieces = Table(
 idempotency = Table(
     "idempotency",
     metadata,
+    Column("project", Text, primary_key=True, server_default="default"),
     Column("principal", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("digest", Text, nullable=False),
@@ -408,6 +411,7 @@ uploads = Table(
     Column("caller", Text, nullable=False, server_default=""),  # see common/callers.py
     Index("uploads_expiry", "expires_at"),
     Index("uploads_caller", "caller"),
+    Index("uploads_paged", "project", "id"),
     CheckConstraint('length IS NULL OR "offset" <= length'),
 )
 
@@ -503,7 +507,8 @@ comparisons = Table(
     Column("created_at", Float(53), nullable=False),
     Column("ended_at", Float(53)),
     Index("comparisons_unended", "id", **_where("state IN ('running', 'cancelling')")),
-    Index("comparisons_listed", "dataset", "id"),
+    Index("comparisons_listed", "project", "dataset", "id"),
+    Index("comparisons_paged", "project", "id"),
 )
 
 comparison_models = Table(
@@ -553,6 +558,7 @@ pipelines = Table(
     Column("claim_until", Float(53), nullable=False, server_default="0"),
     Column("created_at", Float(53), nullable=False),
     Column("ended_at", Float(53)),
+    Index("pipelines_paged", "project", "id"),
     Index("pipelines_unended", "id", **_where("state IN ('running', 'cancelling')")),
 )
 

@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, or_, select, update
 
+from core.domain.access.scopes import Scope
+from core.store.owned import within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import dataset_versions as versions
 from core.store.tables import upload_parts as parts
@@ -51,29 +53,29 @@ def add(c: Connection, values: Mapping[str, object]) -> UploadRow:
     return added
 
 
-def find(c: Connection, id: str) -> UploadRow | None:
+def find(c: Connection, scope: Scope, id: str) -> UploadRow | None:
     """Return an upload."""
-    return read_row(c.execute(_SELECT.where(uploads.c.id == id)).first(), UploadRow)
+    return read_row(c.execute(_SELECT.where(within(uploads, scope), uploads.c.id == id)).first(), UploadRow)
 
 
-def page(c: Connection, project: str, *, after: str | None, limit: int) -> list[UploadRow]:
+def page(c: Connection, scope: Scope, *, after: str | None, limit: int) -> list[UploadRow]:
     """Return up to ``limit`` uploads, newest first, older than ``after``."""
-    query = _SELECT.where(uploads.c.project == project)
+    query = _SELECT.where(within(uploads, scope))
     if after is not None:
         query = query.where(uploads.c.id < after)
     return read_rows(c.execute(query.order_by(uploads.c.id.desc()).limit(limit)), UploadRow)
 
 
-def unfinished(c: Connection, project: str, now: float) -> int:
+def unfinished(c: Connection, scope: Scope, now: float) -> int:
     """Return the number of uploads that still miss bytes."""
-    waiting = select(func.count()).select_from(uploads).where(uploads.c.project == project, uploads.c.expires_at > now)
+    waiting = select(func.count()).select_from(uploads).where(within(uploads, scope), uploads.c.expires_at > now)
     return c.scalar(waiting.where(_unfinished())) or 0
 
 
-def unfinished_of(c: Connection, project: str, caller: str, now: float) -> tuple[int, float]:
+def unfinished_of(c: Connection, scope: Scope, caller: str, now: float) -> tuple[int, float]:
     """Return the number of a caller's uploads that still miss bytes, and when the next of them expires."""
     waiting = select(func.count(), func.min(uploads.c.expires_at)).where(
-        uploads.c.project == project, uploads.c.caller == caller, uploads.c.expires_at > now, _unfinished()
+        within(uploads, scope), uploads.c.caller == caller, uploads.c.expires_at > now, _unfinished()
     )
     count, expires_at = c.execute(waiting).one()
     return count, now if expires_at is None else expires_at
@@ -82,12 +84,13 @@ def unfinished_of(c: Connection, project: str, caller: str, now: float) -> tuple
 # -- writing
 
 
-def take(c: Connection, id: str, offset: int, writer: str, length: int | None) -> UploadRow | None:
+def take(c: Connection, scope: Scope, id: str, offset: int, writer: str, length: int | None) -> UploadRow | None:
     """Make ``writer`` the only writer of an upload, replacing another; None unless its offset is ``offset``.
 
     ``length`` is stored if it was unknown; otherwise it must be equal. It is never below the offset.
     """
-    query = update(uploads).where(uploads.c.id == id, uploads.c.offset == offset, uploads.c.kind != "final")
+    unfinished = (uploads.c.offset == offset, uploads.c.kind != "final")
+    query = update(uploads).where(within(uploads, scope), uploads.c.id == id, *unfinished)
     changes: dict[str, object] = {"writer": writer}
     if length is not None:
         query = query.where(or_(uploads.c.length.is_(None), uploads.c.length == length), uploads.c.offset <= length)
@@ -125,10 +128,11 @@ def release(c: Connection, id: str, writer: str, offset: int | None = None) -> b
     return c.execute(query.values(writer=None).returning(uploads.c.id)).first() is not None
 
 
-def lock(c: Connection, ids: Collection[str]) -> dict[str, UploadRow]:
+def lock(c: Connection, scope: Scope, ids: Collection[str]) -> dict[str, UploadRow]:
     """Return uploads by id, locked until the transaction ends."""
-    touched = update(uploads).where(uploads.c.id.in_(ids)).values(held_until=uploads.c.held_until)
-    return {row.id: row for row in read_rows(c.execute(touched.returning(*_COLUMNS)), UploadRow)}
+    touched = update(uploads).where(within(uploads, scope), uploads.c.id.in_(ids))
+    rows = c.execute(touched.values(held_until=uploads.c.held_until).returning(*_COLUMNS))
+    return {row.id: row for row in read_rows(rows, UploadRow)}
 
 
 def refer(c: Connection, id: str, source: str, start: int) -> None:
@@ -139,17 +143,18 @@ def refer(c: Connection, id: str, source: str, start: int) -> None:
     c.execute(insert(parts).from_select(["upload_id", "start", "bytes", "object"], referenced))
 
 
-def hold(c: Connection, id: str, until: float) -> bool:
+def hold(c: Connection, scope: Scope, id: str, until: float) -> bool:
     """Protect an upload from expiry until then; return whether it exists."""
-    held = update(uploads).where(uploads.c.id == id).values(held_until=until)
+    held = update(uploads).where(within(uploads, scope), uploads.c.id == id).values(held_until=until)
     return c.execute(held.returning(uploads.c.id)).first() is not None
 
 
-def let_go(c: Connection, id: str) -> None:
+def let_go(c: Connection, scope: Scope, id: str) -> None:
     """End the protection of an upload, unless a dataset version is being registered from it."""
-    lock(c, [id])  # first: a registration that starts at this moment is seen below, or waits for the lock
+    lock(c, scope, [id])  # first: a registration that starts at this moment is seen below, or waits for the lock
     in_use = select(versions.c.id).where(versions.c.state == "registering", versions.c.source.contains(id))
-    c.execute(update(uploads).where(uploads.c.id == id, ~in_use.exists()).values(held_until=0.0))
+    released = update(uploads).where(within(uploads, scope), uploads.c.id == id, ~in_use.exists())
+    c.execute(released.values(held_until=0.0))
 
 
 # -- reading
@@ -165,9 +170,10 @@ def parts_from(c: Connection, id: str, position: int, limit: int = 256) -> list[
 # -- the end
 
 
-def remove(c: Connection, id: str) -> list[str] | None:
+def remove(c: Connection, scope: Scope, id: str) -> list[str] | None:
     """Delete an upload; return the objects of its parts, or None if there is no such upload."""
-    if c.execute(delete(uploads).where(uploads.c.id == id).returning(uploads.c.id)).first() is None:
+    deleting = delete(uploads).where(within(uploads, scope), uploads.c.id == id)
+    if c.execute(deleting.returning(uploads.c.id)).first() is None:
         return None
     return list(c.scalars(delete(parts).where(parts.c.upload_id == id).returning(parts.c.object)))
 

@@ -10,6 +10,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.ranges import Lease
 from core.domain.scheduling.states import State
 from core.notifications.local_notifier import LocalNotifier
@@ -108,7 +109,7 @@ class LeasingWorker:
     def finish(self, launch: CachedLaunch, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None) -> None:
         """Run the remaining tasks of a launch; assert that the simulation succeeds."""
         self.finish_unseen(launch, artifacts=artifacts)
-        assert self.platform.submissions.simulations.get(launch.simulation).state is State.SUCCEEDED
+        assert self.platform.submissions.simulations.get(LOCAL_CALLER, launch.simulation).state is State.SUCCEEDED
 
     def finish_unseen(
         self, launch: CachedLaunch, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None

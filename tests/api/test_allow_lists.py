@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.executor_config import ExecutorConfig, GangSupport
 from core.domain.scheduling.states import State
 from core.notifications.local_notifier import LocalNotifier
@@ -88,7 +89,7 @@ def platform(settings: Settings) -> Iterator[Platform]:
 
 @pytest.fixture
 def client(platform: Platform, settings: Settings) -> FlaskClient:
-    platform.files.models.add((MODEL,), filename="model.py", name="mine")
+    platform.files.models.add(LOCAL_CALLER, (MODEL,), filename="model.py", name="mine")
     return root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client()
 
 
@@ -241,7 +242,7 @@ def test_a_stored_simulation_of_an_earlier_version_is_refused_at_its_turn_and_wh
     client: FlaskClient, platform: Platform, settings: Settings
 ) -> None:
     id = post(client, "generous", priority="low").json["id"]
-    platform.submissions.simulations.cancel(id)
+    platform.submissions.simulations.cancel(LOCAL_CALLER, id)
     tightened = PlatformOptions(
         home=settings.home,
         executor_configs=[CLUSTER, replace(GENEROUS, allowed={})],

@@ -17,6 +17,7 @@ from sqlalchemy import update
 
 from api.downloads import attachment, inert
 from api.escaping import escaped
+from core.domain.access.scopes import LOCAL_CALLER, PLATFORM
 from core.domain.scheduling.states import State
 from core.services.platform import Platform
 from core.services.simulations.archive_extras import ArchiveDescription
@@ -175,7 +176,7 @@ def test_an_archive_has_the_model_unless_asked_not_to_or_its_bytes_are_lost(
     assert open_archive(client, finished, "?model=false").namelist() == names[:-1]
     problem(client.get(f"/v1/simulations/{finished}/archive?model=no"), 422, "invalid")
     digest = client.get(f"/v1/simulations/{finished}").json["model"]["digest"]
-    platform.files.models.delete(digest)  # its bytes stay as long as a simulation refers to them
+    platform.files.models.delete(LOCAL_CALLER, digest)  # its bytes stay as long as a simulation refers to them
     assert open_archive(client, finished).namelist() == names
     platform.store.delete(key_of(digest))
     assert open_archive(client, finished).namelist() == names[:-1]
@@ -185,7 +186,7 @@ def test_the_archive_of_a_simulation_that_an_earlier_version_finalized_has_a_rea
     client: FlaskClient, finished: str, platform: Platform
 ) -> None:
     with platform.database.read() as c:
-        summary = json.loads(simulations.find(c, finished).summary)
+        summary = json.loads(simulations.find(c, PLATFORM, finished).summary)
     del summary["archive"]["extras"]
     platform.database.write(lambda c: c.execute(update(tables.simulations).values(summary=json.dumps(summary))))
     names = open_archive(client, finished).namelist()
@@ -198,7 +199,7 @@ def test_a_repetition_on_a_server_without_the_model_says_which_one_to_upload_fir
     archive = open_archive(client, finished)
     document, model = json.loads(archive.read("simulation.json")), archive.read("model/model.py")
     digest = document["provenance"]["model"]["digest"]
-    platform.files.models.delete(digest)
+    platform.files.models.delete(LOCAL_CALLER, digest)
     refused = problem(client.post("/v1/simulations", json=document), 422, "unknown-model")
     assert f"no model with the digest {digest}. Upload it first" in refused["detail"] and refused["digest"] == digest
     uploaded = client.post("/v1/models", data={"file": (io.BytesIO(model), "model.py")})
@@ -271,7 +272,7 @@ def test_a_replay_is_computed_on_request(
     wait = client.get(path)
     assert wait.status_code == 202 and wait.headers["Retry-After"] == "1" and "Content-Type" not in wait.headers
     assert list(platform.notifier.jobs) == [("replay", f"{id}:0")]  # type: ignore[attr-defined]
-    platform.analysis.replays.keep(id, 0, {"dt": 0.1, "frames": []})
+    platform.analysis.replays.keep(LOCAL_CALLER, id, 0, {"dt": 0.1, "frames": []})
     replay = client.get(path)
     assert replay.status_code == 200 and replay.mimetype == "application/json"
     document = msgspec.json.decode(replay.data)

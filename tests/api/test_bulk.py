@@ -6,6 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from common.errors import Conflict, StoreUnavailable
+from core.domain.access.scopes import LOCAL_CALLER
 from core.services.platform import Platform
 from core.services.simulations import retries
 from core.services.simulations.inheritance import Inheritance
@@ -178,10 +179,10 @@ def test_what_is_deleted_meanwhile_costs_other_retries_nothing(
     gone = cancelled[5]
     found = store.found
 
-    def found_before_its_deletion(c: Any, ids: Any) -> Any:
-        rows = found(c, ids)
+    def found_before_its_deletion(c: Any, scope: Any, ids: Any) -> Any:
+        rows = found(c, scope, ids)
         if gone in rows:
-            platform.submissions.simulations.delete(gone)
+            platform.submissions.simulations.delete(LOCAL_CALLER, gone)
         return rows
 
     monkeypatch.setattr(store, "found", found_before_its_deletion)
@@ -200,10 +201,10 @@ def test_a_simulation_that_changes_meanwhile_costs_the_others_nothing(
     if what == "retry":
         change(client, "cancel", ids=ids)
 
-    def conflicting(c: Any, id: str, *arguments: Any, **changes: Any) -> Any:
-        if id == ids[1]:
-            raise Conflict(f"Simulation {id} is no longer queued.")
-        return changed(c, id, *arguments, **changes)
+    def conflicting(c: Any, *arguments: Any, **changes: Any) -> Any:
+        if ids[1] in arguments:
+            raise Conflict(f"Simulation {ids[1]} is no longer queued.")
+        return changed(c, *arguments, **changes)
 
     monkeypatch.setattr(store, changed.__name__, conflicting)
     document = change(client, what, ids=ids)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.ids import digest_of
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.states import State
 from core.domain.submissions.submission import Submission
 from core.services.datasets.bundles import Bundles
@@ -56,7 +57,9 @@ def test_a_bundle_is_kept_while_a_simulation_may_request_it(platform: Platform, 
     clock.now = OCTOBER
     bundles = Bundles(platform.store, platform.database, clock)
     packed = bundles.of("street", folder)
-    simulation, _ = platform.submissions.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
+    simulation, _ = platform.submissions.simulations.submit(
+        LOCAL_CALLER, Submission(dataset="noop", runtime="python", model=model)
+    )
     bundle = json.dumps({"play": packed, "model_size": 1})
     platform.database.write(lambda c: simulations.describe(c, simulation.id, bundle=bundle))
     clock.now = FEBRUARY

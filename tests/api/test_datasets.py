@@ -11,6 +11,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from common.errors import Corrupt
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.submissions.provenance import ResolvedDataset
 from core.notifications.local_notifier import LocalNotifier
 from core.services.analysis.result_tables import ResultTables
@@ -27,9 +28,9 @@ def upload(platform: Platform) -> Callable[[bytes], str]:
     """Function that creates a finished upload and returns its id."""
 
     def create_upload(body: bytes) -> str:
-        record = platform.files.uploads.create(len(body))
+        record = platform.files.uploads.create(LOCAL_CALLER, len(body))
         if body:
-            platform.files.uploads.append(record.id, 0, iter([body]))
+            platform.files.uploads.append(LOCAL_CALLER, record.id, 0, iter([body]))
         return record.id
 
     return create_upload
@@ -421,7 +422,7 @@ def test_fields_of_scenarios_are_parameters_until_their_dataset_is_deleted(
     assert [(group["value"], group["min"], group["max"]) for group in groups] == [(2, 1, 4), (3, 2, 5), (4, 0, 3)]
     assert client.delete("/v1/datasets/wide").status_code == 204
     specs = ScenarioSpecs(platform.database, platform.store, Sources(platform.store, {}))
-    parameters = ResultTables(platform.database, platform.analysis.results, specs).parameters(id)
+    parameters = ResultTables(platform.database, platform.analysis.results, specs).parameters(LOCAL_CALLER, id)
     assert list(parameters) == ["params.latency_steps"]
 
 
@@ -509,15 +510,17 @@ def test_a_scenario_of_any_dataset_has_the_labels_that_an_evaluator_adds(
 ) -> None:
     register("mine", {"dataset.json": json.dumps(MINE).encode(), "lines.ndjson": LINES})
     specs = ScenarioSpecs(platform.database, platform.store, Sources(platform.store, {}))
-    mine = platform.catalogue.datasets.frozen(platform.catalogue.datasets.find("mine"))
-    assert specs.labels(mine, 3) == {"name": "case-3"}
-    built_in = platform.catalogue.datasets.find("car_street")
-    labels = specs.labels(platform.catalogue.datasets.frozen(built_in), 0)
+    mine = platform.catalogue.datasets.frozen(platform.catalogue.datasets.find(LOCAL_CALLER, "mine"))
+    assert specs.labels(LOCAL_CALLER, mine, 3) == {"name": "case-3"}
+    built_in = platform.catalogue.datasets.find(LOCAL_CALLER, "car_street")
+    labels = specs.labels(LOCAL_CALLER, platform.catalogue.datasets.frozen(built_in), 0)
     assert {"street", "density", "event", "mix"} <= labels.keys()
-    assert specs.labels(platform.catalogue.datasets.frozen(built_in), 10**6) == {}  # a scenario that cannot be read
+    assert (
+        specs.labels(LOCAL_CALLER, platform.catalogue.datasets.frozen(built_in), 10**6) == {}
+    )  # a scenario that cannot be read
     [packed] = platform.store.list("packs/")
     platform.store.delete(packed)
-    assert specs.labels(mine, 3) == {}
+    assert specs.labels(LOCAL_CALLER, mine, 3) == {}
 
 
 def test_a_range_of_a_damaged_pack_is_refused(client: FlaskClient, platform: Platform, register: Register) -> None:

@@ -9,6 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from common.errors import NotFound, UnknownSimulation
+from core.domain.access.scopes import LOCAL_CALLER
 from core.services.analysis.distributions import Distributions
 from core.services.analysis.result_tables import ResultTables
 from core.services.datasets.file_sources import Sources
@@ -91,17 +92,17 @@ def test_a_simulation_that_was_followed_and_others_are_equal(
     distributions(client, id)
     worker.finish(launch)
     followed = distributions(client, id)
-    assert Distributions(platform.database, tables_of(platform)).distributions(id) == followed
+    assert Distributions(platform.database, tables_of(platform)).distributions(LOCAL_CALLER, id) == followed
 
 
 def test_a_deleted_simulation_has_no_distributions(client: FlaskClient, finished: str, platform: Platform) -> None:
     tables = tables_of(platform)
-    with tables.current(finished):
+    with tables.current(LOCAL_CALLER, finished):
         assert tables.size > 0
     assert client.delete(f"/v1/simulations/{finished}").status_code == 204
     for path in ("distributions", "parameters", "dependence?metric=failed&parameter=x"):
         problem(client.get(f"/v1/simulations/{finished}/{path}"), 404, "unknown-simulation")
-    with pytest.raises(UnknownSimulation), tables.current(finished):
+    with pytest.raises(UnknownSimulation), tables.current(LOCAL_CALLER, finished):
         pass
     assert tables.size == 0
 
@@ -273,11 +274,11 @@ def test_tables_that_were_not_used_for_longest_are_dropped(
     first, second = (str(submit(tasks=5).json["id"]) for _ in range(2))
     for id in (first, second):
         worker.run_to_end(id)
-        with tables.current(id) as table:
+        with tables.current(LOCAL_CALLER, id) as table:
             assert table.table.read == 5
             size = table.size
     assert tables.size == size
-    with tables.current(first) as again:
+    with tables.current(LOCAL_CALLER, first) as again:
         assert again.table.read == 5
 
 
@@ -292,8 +293,8 @@ def test_requests_at_once_read_each_result_once(
     def ask(_: int) -> list[dict[str, Any]]:
         documents = []
         while not finished.is_set():
-            documents.append(platform.analysis.distributions.distributions(id))
-        return [*documents, platform.analysis.distributions.distributions(id)]
+            documents.append(platform.analysis.distributions.distributions(LOCAL_CALLER, id))
+        return [*documents, platform.analysis.distributions.distributions(LOCAL_CALLER, id)]
 
     with ThreadPoolExecutor(3) as pool:
         answers = pool.map(ask, range(3))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.admission import FreeCapacity
 from core.domain.scheduling.executor_config import ExecutorConfig, GangSupport
 from core.domain.scheduling.launches import Gang
@@ -49,7 +50,7 @@ def platform(settings: Settings) -> Iterator[Platform]:
 
 @pytest.fixture
 def client(platform: Platform, settings: Settings) -> FlaskClient:
-    platform.files.models.add((MODEL,), filename="model.py", name="mine")
+    platform.files.models.add(LOCAL_CALLER, (MODEL,), filename="model.py", name="mine")
     return root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client()
 
 
@@ -159,7 +160,7 @@ def test_a_gang_without_a_runner_is_refused_where_no_executor_could_start_it(
     bench = ExecutorConfig(name="bench", kind="local", workers=2, gangs=GangSupport(crowds=True, packaged=True))
     options = PlatformOptions(home=settings.home, executor_configs=[bench], sandbox={"level": 3})
     platform = build(database, open_store(settings.objects), LocalNotifier(), options)
-    platform.files.models.add((MODEL,), filename="model.py", name="mine")
+    platform.files.models.add(LOCAL_CALLER, (MODEL,), filename="model.py", name="mine")
     client = root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client()
     refused = submit_gang(client, gang={"size": 1, "command": ["x"]} | member, scenarios={"range": [0, 1]})
     assert refused.status_code == 422 and "an `operator` needs Kubernetes" in refused.json["detail"], refused.json

@@ -8,6 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 from sqlalchemy import event
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.services.analysis.leaderboards import Leaderboards
 from core.services.platform import Platform
 from core.store import simulations
@@ -129,7 +130,9 @@ def test_only_the_newest_simulations_are_searched(client: FlaskClient, play: Pla
     play("old", lambda task: 500)
     new = play("new", lambda task: 10)
     assert len(leaderboard(client)["items"]) == 2
-    document = Leaderboards(platform.database, platform.catalogue.datasets, searched=1).leaderboard("cartpole", 20)
+    document = Leaderboards(platform.database, platform.catalogue.datasets, searched=1).leaderboard(
+        LOCAL_CALLER, "cartpole", 20
+    )
     assert [item["simulation"] for item in document["items"]] == [new]
     assert (document["searched"], document["complete"]) == (1, False)
 

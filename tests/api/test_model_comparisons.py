@@ -11,6 +11,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from common.errors import StoreUnavailable
+from core.domain.access.scopes import LOCAL_CALLER
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
 from core.store import comparisons as store
@@ -67,7 +68,7 @@ class Runs:
 
     def play(self, simulation: str, scores: Scores) -> None:
         """Run one simulation to its end."""
-        described = self.platform.submissions.simulations.get(simulation)
+        described = self.platform.submissions.simulations.get(LOCAL_CALLER, simulation)
         indexes, tasks = described.spec["scenarios"]["tasks"], described.tasks.total
         launch = self.worker.launch(simulation)
         while True:
@@ -158,14 +159,18 @@ def test_a_comparison_stops_when_its_verdict_holds_and_says_what_it_saved(runs: 
 def test_both_models_play_the_same_batches_and_each_scenario_once(runs: Runs, platform: Platform) -> None:
     comparison = runs.finish(runs.create("new", "old", scenarios={"range": [100, 160]}), equal)
     sides = [
-        [platform.submissions.simulations.get(play["id"]).spec["scenarios"]["tasks"] for play in side["simulations"]]
+        [
+            platform.submissions.simulations.get(LOCAL_CALLER, play["id"]).spec["scenarios"]["tasks"]
+            for play in side["simulations"]
+        ]
         for side in (comparison["reference"], comparison["models"][0])
     ]
     assert sides[0] == sides[1]
     assert sorted(index for batch in sides[0] for index in batch) == list(range(100, 160))
     assert all(len(before) <= len(after) for before, after in pairwise(sides[0][:-1]))
     provenance = [
-        platform.submissions.simulations.get(side["simulations"][0]["id"]).provenance for side in comparison["models"]
+        platform.submissions.simulations.get(LOCAL_CALLER, side["simulations"][0]["id"]).provenance
+        for side in comparison["models"]
     ]
     assert provenance[0].dataset.digest == comparison["dataset"]["digest"]
 
@@ -233,7 +238,7 @@ def test_the_seeds_of_models_follow_from_scenarios_in_all_batches(runs: Runs, pl
     for side in (comparison["models"][0], comparison["reference"]):
         of_side = {}
         for play in side["simulations"]:
-            plan = TaskPlan(platform.submissions.simulations.get(play["id"]).provenance.play.tasks)
+            plan = TaskPlan(platform.submissions.simulations.get(LOCAL_CALLER, play["id"]).provenance.play.tasks)
             for task in range(plan.count):
                 located = plan.locate(task)
                 of_side[located.index, located.repeat] = plan.model_server_seed(task)
@@ -375,7 +380,7 @@ def test_a_cancelled_simulation_fails_its_model_and_a_retry_goes_on_where_it_sto
     runs.advance(id)
     first = runs.get(id)["models"][0]["verdict"]
     [*_, stopped] = [play["id"] for play in runs.get(id)["models"][0]["simulations"]]
-    platform.submissions.simulations.cancel(stopped)
+    platform.submissions.simulations.cancel(LOCAL_CALLER, stopped)
     for simulation in runs.waiting(id):
         runs.play(simulation, equal)
     runs.advance(id)
@@ -404,7 +409,9 @@ def test_a_cancelled_comparison_cancels_its_simulations_and_can_be_deleted(runs:
     runs.advance(id)
     comparison = runs.get(id)
     assert comparison["state"] == comparison["models"][0]["state"] == "cancelled"
-    assert {platform.submissions.simulations.get(simulation).state for simulation in waiting} == {"cancelled"}
+    assert {platform.submissions.simulations.get(LOCAL_CALLER, simulation).state for simulation in waiting} == {
+        "cancelled"
+    }
     assert runs.client.delete(f"/v1/comparisons/{id}").status_code == 204
     problem(runs.client.get(f"/v1/comparisons/{id}"), 404, "unknown-comparison")
     problem(runs.client.get(f"/v1/simulations/{waiting[0]}"), 404, "unknown-simulation")
@@ -477,7 +484,7 @@ def test_the_simulations_of_a_comparison_have_its_number_of_worlds(
 ) -> None:
     runs.advance(id := runs.create("new", "old", **members))
     plays = [play["id"] for model in runs.get(id)["models"] for play in model["simulations"]]
-    stored = [platform.submissions.simulations.get(play) for play in plays]
+    stored = [platform.submissions.simulations.get(LOCAL_CALLER, play) for play in plays]
     assert stored and {simulation.spec["worlds"] for simulation in stored} == {worlds}
     assert {simulation.provenance.play.worlds for simulation in stored} == {members.get("worlds")}
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.services.platform import Platform
 from core.store import model_locks
 from runtimes import environments
@@ -133,7 +134,7 @@ def test_a_simulation_keeps_the_version_that_had_the_tag_when_it_was_submitted(
     set_tag(client, "gold", "2")
     id = submitted.json["id"]
     assert client.get(f"/v1/simulations/{id}").json["model"] == model
-    assert platform.submissions.simulations.get(id).provenance.model.digest == digest(MODEL)
+    assert platform.submissions.simulations.get(LOCAL_CALLER, id).provenance.model.digest == digest(MODEL)
     client.post(f"/v1/simulations/{id}/cancel")
     assert client.post(f"/v1/simulations/{id}/retry", json={}).json["model"] == model
     again = client.post("/v1/simulations", json={"dataset": "noop", "model": "prod@gold"})

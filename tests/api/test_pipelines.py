@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from common.errors import StoreUnavailable
+from core.domain.access.scopes import LOCAL_CALLER
 from core.services.platform import Platform
 from core.settings import Settings
 from server import composition as root
@@ -116,7 +117,7 @@ class Pipelines(Programs):
 
 @pytest.fixture
 def pipelines(platform: Platform, settings: Settings) -> Pipelines:
-    platform.files.models.add((MODEL,), filename="model.py", name="mine")
+    platform.files.models.add(LOCAL_CALLER, (MODEL,), filename="model.py", name="mine")
     return Pipelines(root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client(), platform)
 
 
@@ -304,7 +305,7 @@ def test_lists_have_pages_and_states_and_no_steps(pipelines: Pipelines) -> None:
 def test_events_name_each_state_of_each_step_until_the_end(pipelines: Pipelines) -> None:
     id = pipelines.create(plain("a"), plain("b", after=["a"]))
     pipelines.follow(id)
-    events = pipelines.platform.pipelines.pipelines.events.read(id)
+    events = pipelines.platform.pipelines.pipelines.events.read(LOCAL_CALLER, id)
     told = [(event.type, event.body.get("step", ""), event.body["state"]) for event in events]
     assert told == [
         ("state", "", "running"),
@@ -441,7 +442,7 @@ def test_a_pipeline_that_cannot_be_read_fails_and_is_deleted_and_the_others_go_o
     )
     for id in (broken, other):
         pipelines.advance(id)
-    events = pipelines.platform.pipelines.pipelines.events.read(broken)
+    events = pipelines.platform.pipelines.pipelines.events.read(LOCAL_CALLER, broken)
     assert events[-1].body["state"] == "failed" and "cannot be read" in str(events[-1].body["reason"])
     assert pipelines.client.delete(f"/v1/pipelines/{broken}").status_code == 204
     assert pipelines.get(other)["state"] == "running"

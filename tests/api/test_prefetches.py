@@ -10,6 +10,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from common.errors import UnknownDataset
+from core.domain.access.scopes import LOCAL_CALLER, Caller
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.prefetches import Prefetches
 from core.services.due_jobs import DueJobs
@@ -26,8 +27,8 @@ from tests.waiting import TIMEOUT
 def drives(platform: Platform, client: FlaskClient) -> str:
     """Id of a registered version with one file."""
     body = tar({"a.txt": b"alpha"})
-    upload = platform.files.uploads.create(len(body))
-    platform.files.uploads.append(upload.id, 0, [body])
+    upload = platform.files.uploads.create(LOCAL_CALLER, len(body))
+    platform.files.uploads.append(LOCAL_CALLER, upload.id, 0, [body])
     response = client.post("/v1/datasets", json={"name": "drives", "source": {"upload": upload.id}})
     platform.jobs.dataset_registration.register(response.json["id"])
     return str(response.json["id"])
@@ -72,9 +73,9 @@ class WatchedDatasets:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._datasets, name)
 
-    def digest(self, ref: str) -> str:
+    def digest(self, caller: Caller, ref: str) -> str:
         try:
-            return self._datasets.digest(ref)
+            return self._datasets.digest(caller, ref)
         except UnknownDataset:
             self._deleted_event.set()
             raise
@@ -94,7 +95,7 @@ def test_the_prefetch_of_a_deleted_dataset_ends_early(
     datasets: Any = WatchedDatasets(platform.catalogue.datasets, deleted_event)
     prefetches = Prefetches(platform.database, platform.notifier, datasets, cache)
     assert client.post("/v1/datasets/drives/prefetch").status_code == 202
-    digest = platform.catalogue.datasets.get(drives)["digest"]
+    digest = platform.catalogue.datasets.get(LOCAL_CALLER, drives)["digest"]
     prefetches.download(drives)
     assert deleted == [204] and deleted_event.is_set()
     assert cache.ready(digest) is None

@@ -22,6 +22,7 @@ from api import parquet
 from api.parquet import LineParser, as_parquet, stream_parquet
 from api.streams import frame
 from api.tabular import as_csv, columns, escape_formula, flat
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.results import result_selection
 from core.domain.results.result_conditions import Condition, ResultFilter
 from core.domain.results.result_selection import Selection, page_of
@@ -49,7 +50,7 @@ def test_lines_of_chosen_tasks_are_read(platform: Platform, submit: Submit, work
     id = submit(tasks=40).json["id"]
     worker.run_to_end(id)
     tasks = [0, 1, 9, 25, 26, 39, 40]
-    chosen = b"".join(platform.analysis.results.lines_of(id, tasks))
+    chosen = b"".join(platform.analysis.results.lines_of(LOCAL_CALLER, id, tasks))
     assert [result["task"] for result in lines_of(chosen)] == tasks[:-1]  # there is no task 40
 
 
@@ -535,7 +536,7 @@ def test_any_value_is_compared_as_python_compares_numbers(
 
 def test_a_submission_streams_its_own_results(submit: Submit, worker: LeasingWorker, platform: Platform) -> None:
     def run() -> None:
-        worker.run_to_end(until(lambda: platform.submissions.simulations.list()[0])[0].id)
+        worker.run_to_end(until(lambda: platform.submissions.simulations.list(LOCAL_CALLER)[0])[0].id)
 
     thread = threading.Thread(target=run)
     thread.start()

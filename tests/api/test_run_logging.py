@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from common.errors import Invalid
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.results.run_metrics import metrics_of
 from core.domain.scheduling.states import State
 from core.domain.submissions.submission import Submission
@@ -70,7 +71,7 @@ def submitted(platform: Platform, **fields: Any) -> str:
     """Submit a simulation of the run's model, with its model imported; return its id."""
     values = {"model_reference": "runs:/r1/policy.py", "connection": "lab", "log_to_run": True} | fields
     submission = Submission(dataset="noop", scenarios={"range": [0, 20]}, **values)
-    id = platform.submissions.simulations.submit(submission)[0].id
+    id = platform.submissions.simulations.submit(LOCAL_CALLER, submission)[0].id
     for due in DueJobs(platform.database).of("import"):
         platform.submissions.model_imports.fetch(due)
     return id
@@ -86,7 +87,9 @@ def log_due(platform: Platform) -> int:
 
 def run_logs(platform: Platform, id: str) -> list[dict[str, Any]]:
     """Return the events of the logging of a simulation's results."""
-    return [dict(event.body) for event in platform.analysis.results.events.read(id) if event.type == "run_log"]
+    return [
+        dict(event.body) for event in platform.analysis.results.events.read(LOCAL_CALLER, id) if event.type == "run_log"
+    ]
 
 
 def test_results_are_logged_once_when_the_simulation_has_ended(
@@ -100,7 +103,7 @@ def test_results_are_logged_once_when_the_simulation_has_ended(
     document = json.loads(body)
     metrics = {item["key"]: item["value"] for item in document["metrics"]}
     assert document["run_id"] == "r1" and metrics["windtunnel/noop/tasks_total"] == 20
-    mean = platform.submissions.simulations.get(id).metrics["return"]["mean"]
+    mean = platform.submissions.simulations.get(LOCAL_CALLER, id).metrics["return"]["mean"]
     assert metrics["windtunnel/noop/return_mean"] == mean
     assert document["tags"] == [
         {
@@ -127,7 +130,7 @@ def test_a_server_that_is_away_is_tried_again_with_the_same_request(
     worker.run_to_end(id)
     server.answers[LOG] = status(503)
     assert log_due(platform) == 1 and log_due(platform) == 0  # it pauses
-    assert platform.submissions.simulations.get(id).state is State.SUCCEEDED
+    assert platform.submissions.simulations.get(LOCAL_CALLER, id).state is State.SUCCEEDED
     [event] = run_logs(platform, id)
     assert not event["logged"] and "tried again later" in event["message"]
     server.answers[LOG] = content(b"{}")
@@ -143,7 +146,7 @@ def test_a_refusal_is_an_event_and_changes_nothing_else(
     worker.run_to_end(id)
     server.answers[LOG] = status(403)
     assert log_due(platform) == 1 and log_due(platform) == 0
-    assert platform.submissions.simulations.get(id).state is State.SUCCEEDED
+    assert platform.submissions.simulations.get(LOCAL_CALLER, id).state is State.SUCCEEDED
     [event] = run_logs(platform, id)
     assert not event["logged"] and "refuses the operator's credentials" in event["message"]
 
@@ -151,7 +154,7 @@ def test_a_refusal_is_an_event_and_changes_nothing_else(
 def test_a_stored_model_of_a_run_is_logged_to_its_run_too(
     platform: Platform, worker: LeasingWorker, server: WebFiles
 ) -> None:
-    name = platform.submissions.simulations.get(submitted(platform, log_to_run=False)).model.name
+    name = platform.submissions.simulations.get(LOCAL_CALLER, submitted(platform, log_to_run=False)).model.name
     id = submitted(platform, model=name, model_reference=None, connection=None)
     worker.run_to_end(id)
     assert log_due(platform) == 1 and len(server.bodies) == 1
@@ -159,7 +162,7 @@ def test_a_stored_model_of_a_run_is_logged_to_its_run_too(
 
 def test_a_cancelled_simulation_is_logged_with_its_state(platform: Platform, server: WebFiles) -> None:
     id = submitted(platform)
-    platform.submissions.simulations.cancel(id)
+    platform.submissions.simulations.cancel(LOCAL_CALLER, id)
     assert log_due(platform) == 1
     assert json.loads(server.bodies[0])["tags"][0]["value"].startswith("cancelled ")
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from common.errors import StoreUnavailable
+from core.domain.access.scopes import LOCAL_CALLER
 from core.services.platform import Platform
 from core.settings import Settings
 from server import composition as root
@@ -27,7 +28,7 @@ def platform(settings: Settings) -> Iterator[Platform]:
 
 @pytest.fixture
 def programs(platform: Platform, settings: Settings) -> Programs:
-    platform.files.models.add((MODEL,), filename="model.py", name="mine")
+    platform.files.models.add(LOCAL_CALLER, (MODEL,), filename="model.py", name="mine")
     return Programs(root.create_flask(platform, settings, {"level": 3, "missing": []}).test_client(), platform)
 
 

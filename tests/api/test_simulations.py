@@ -11,6 +11,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import update
 
 from common.errors import Invalid, TooManyDryRuns
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.states import State
 from core.domain.submissions.submission import Submission
 from core.services.due_jobs import DueJobs
@@ -238,7 +239,7 @@ def test_simulations_with_other_worlds_have_equal_digests_and_are_compared(
 @pytest.mark.parametrize("worlds", [0, 65])
 def test_worlds_that_were_not_checked_by_the_api_are_refused_too(platform: Platform, model: str, worlds: int) -> None:
     with pytest.raises(Invalid, match=r"`worlds` must be in 1\.\.64, or auto\."):
-        platform.submissions.simulations.submit(Submission(dataset="noop", model=model, worlds=worlds))
+        platform.submissions.simulations.submit(LOCAL_CALLER, Submission(dataset="noop", model=model, worlds=worlds))
 
 
 # -- idempotency
@@ -354,7 +355,7 @@ def test_a_key_of_a_deleted_retry_is_gone(
 
 def test_prefer_wait_answers_at_the_end(submit: Submit, worker: LeasingWorker, platform: Platform) -> None:
     def run() -> None:
-        worker.run_to_end(until(lambda: platform.submissions.simulations.list()[0])[0].id)
+        worker.run_to_end(until(lambda: platform.submissions.simulations.list(LOCAL_CALLER)[0])[0].id)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -520,7 +521,7 @@ def test_a_retry_of_a_simulation_that_is_deleted_meanwhile_leaves_no_simulation(
     monkeypatch.setattr("core.services.simulations.results.inherit", inherit_after_deletion)
     problem(client.post(f"/v1/simulations/{finished}/retry"), 404, "unknown-simulation")
     assert client.get("/v1/simulations").json["items"] == []
-    assert platform.submissions.simulations.list() == ([], None)
+    assert platform.submissions.simulations.list(LOCAL_CALLER) == ([], None)
 
 
 def test_a_retry_reads_results_that_are_compacted_meanwhile(
@@ -643,27 +644,27 @@ def test_simultaneous_dry_runs_are_limited_and_an_ended_one_makes_room(
     submit: Submit, platform: Platform, model: str
 ) -> None:
     submission = Submission(dataset="noop", model=model, dry_run=True)
-    dry_runs = [platform.submissions.simulations.submit(submission)[0].id for _ in range(DRY_RUNS)]
+    dry_runs = [platform.submissions.simulations.submit(LOCAL_CALLER, submission)[0].id for _ in range(DRY_RUNS)]
     refused = submit(dry_run=True)
     problem(refused, 429, "too-many-dry-runs")
     assert 1 <= int(refused.headers["Retry-After"]) <= 300
     assert "WINDTUNNEL_DRY_RUNS" in refused.json["detail"]
     assert submit().status_code == 201, "simulations are queued and have no such limit"
-    platform.submissions.simulations.cancel(dry_runs[0])
-    assert platform.submissions.simulations.submit(submission)[0].id
+    platform.submissions.simulations.cancel(LOCAL_CALLER, dry_runs[0])
+    assert platform.submissions.simulations.submit(LOCAL_CALLER, submission)[0].id
     problem(submit(dry_run=True), 429, "too-many-dry-runs")
 
 
 def test_a_dry_run_that_no_request_waits_for_does_not_count_for_ever(platform: Platform, model: str) -> None:
     submission = Submission(dataset="noop", model=model, dry_run=True)
     for _ in range(DRY_RUNS):
-        platform.submissions.simulations.submit(submission)
+        platform.submissions.simulations.submit(LOCAL_CALLER, submission)
     with pytest.raises(TooManyDryRuns):
-        platform.submissions.simulations.submit(submission)
+        platform.submissions.simulations.submit(LOCAL_CALLER, submission)
     # as after a crash of the API process that waited for them
     long_ago = tables.simulations.c.created_at - LONGEST_DRY_RUN
     platform.database.write(lambda c: c.execute(update(tables.simulations).values(created_at=long_ago)))
-    platform.submissions.simulations.submit(submission)
+    platform.submissions.simulations.submit(LOCAL_CALLER, submission)
 
 
 def test_a_dry_run_reports_whether_the_model_fits(

@@ -9,6 +9,7 @@ import uv
 from flask.testing import FlaskClient
 from sqlalchemy import text
 
+from core.domain.access.scopes import LOCAL_CALLER, PLATFORM
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.states import State
 from core.domain.submissions.records import Simulation
@@ -34,14 +35,16 @@ def unreachable_staging(platform: Platform, settings: Settings) -> Staging:
 
 def stage_often(platform: Platform, staging: Staging, model: str) -> Simulation:
     """Stage a simulation more often than a refusal would allow; assert that it is queued after each attempt."""
-    simulation, _ = platform.submissions.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
+    simulation, _ = platform.submissions.simulations.submit(
+        LOCAL_CALLER, Submission(dataset="noop", runtime="python", model=model)
+    )
     for _ in range(ATTEMPTS + 2):
         stage(platform, staging, simulation.id)
         with platform.database.read() as c:
-            row = simulations.find(c, simulation.id)
+            row = simulations.find(c, PLATFORM, simulation.id)
             assert row.not_before > platform.database.now(c)
         assert (row.state, row.attempt) == ("queued", 1)
-    return platform.submissions.simulations.get(simulation.id)
+    return platform.submissions.simulations.get(LOCAL_CALLER, simulation.id)
 
 
 def test_staging_is_tried_again_without_end_while_the_store_is_away(
@@ -84,12 +87,14 @@ def test_an_installer_that_is_killed_is_tried_again_and_the_model_is_not_to_blam
     programs.chmod(0o755)
     killed = program(programs, {}, "os.kill(os.getpid(), 9)")
     staging = staging_on(platform, NodeCache(tmp_path / "node", platform.store), home, indexes=("http://127.0.0.1:9/",))
-    simulation, _ = platform.submissions.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
+    simulation, _ = platform.submissions.simulations.submit(
+        LOCAL_CALLER, Submission(dataset="noop", runtime="python", model=model)
+    )
     monkeypatch.setattr(uv, "find_uv_bin", lambda: str(killed))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # which the program reads
     stage(platform, staging, simulation.id)
     shutil.rmtree(programs)
-    waiting = platform.submissions.simulations.get(simulation.id)
+    waiting = platform.submissions.simulations.get(LOCAL_CALLER, simulation.id)
     assert waiting.state is State.QUEUED and waiting.reason and "uv, was killed by SIGKILL" in waiting.reason
 
 
@@ -101,11 +106,13 @@ def test_packages_that_the_index_refuses_end_a_simulation(
 
     monkeypatch.setattr(environments, "ready", lambda *arguments: None)
     monkeypatch.setattr(environments, "prepare", refuse)
-    simulation, _ = platform.submissions.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
+    simulation, _ = platform.submissions.simulations.submit(
+        LOCAL_CALLER, Submission(dataset="noop", runtime="python", model=model)
+    )
     for _ in range(ATTEMPTS):
         stage(platform, platform.scheduling.staging, simulation.id)
     platform.jobs.finalization.collect(simulation.id)
-    ended = platform.submissions.simulations.get(simulation.id)
+    ended = platform.submissions.simulations.get(LOCAL_CALLER, simulation.id)
     assert ended.state is State.ERRORED and ended.reason and "Hash mismatch" in ended.reason
 
 
@@ -113,12 +120,14 @@ def test_packages_that_the_index_refuses_end_a_simulation(
 def test_a_stored_document_that_cannot_be_read_ends_a_simulation_with_the_reason(
     platform: Platform, model: str, column: str, name: str
 ) -> None:
-    simulation, _ = platform.submissions.simulations.submit(Submission(dataset="noop", runtime="python", model=model))
+    simulation, _ = platform.submissions.simulations.submit(
+        LOCAL_CALLER, Submission(dataset="noop", runtime="python", model=model)
+    )
     move = {"executor": "local", "preparation": Preparation.QUICK.value}
     platform.database.write(lambda c: simulations.move(c, simulation.id, State.QUEUED, State.STAGING, 0.0, **move))
     damage = text(f"UPDATE simulations SET {column}='[]'")
     platform.database.write(lambda c: c.execute(damage) and None)
     platform.scheduling.staging.stage(simulation.id)
     with platform.database.read() as c:
-        row = simulations.find(c, simulation.id)
+        row = simulations.find(c, PLATFORM, simulation.id)
     assert row.outcome == "errored" and row.reason and f"a {name} that cannot be read" in row.reason

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.submissions.submission import Submission
 from core.services.platform import Platform
 from runtimes.harness.evaluator.tasks import BY_SCENARIO
@@ -116,7 +117,7 @@ def test_a_rerun_has_every_member_that_a_stored_submission_may_have(
 ) -> None:
     submission = Submission(model=model, runtime="python", **STORED)
     assert {*STORED, "model", "runtime"} | ELSEWHERE == {member.name for member in fields(Submission)}
-    id = platform.submissions.simulations.submit(submission)[0].id
+    id = platform.submissions.simulations.submit(LOCAL_CALLER, submission)[0].id
     simulation = client.get(f"/v1/simulations/{id}").json
     repeated = client.post(route, json={name: simulation[name] for name in ("spec", "provenance")})
     assert repeated.status_code == 201, repeated.data

@@ -8,6 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from common.errors import Invalid
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.states import State
 from core.domain.submissions.submission import Submission
 from core.services.analysis.replays import TRACE
@@ -80,7 +81,9 @@ def test_a_repeated_run_is_trusted_as_the_first_was(client: FlaskClient, submit:
 def test_a_gang_has_no_evaluator_to_run_its_program_in(platform: Platform, model: str) -> None:
     gang = {"size": 2, "command": ["python", "model.py"]}
     with pytest.raises(Invalid, match="leave `trusted` out"):
-        platform.submissions.simulations.submit(Submission(dataset="program", model=model, gang=gang, trusted=True))
+        platform.submissions.simulations.submit(
+            LOCAL_CALLER, Submission(dataset="program", model=model, gang=gang, trusted=True)
+        )
 
 
 def test_trusted_and_isolated_runs_have_one_digest(client: FlaskClient, submit: Submit, worker: LeasingWorker) -> None:
@@ -105,7 +108,7 @@ def test_a_replay_of_a_trusted_run_has_no_model_to_trust(
     submit: Submit, worker: LeasingWorker, platform: Platform
 ) -> None:
     worker.run_to_end(id := submit(trusted=True).json["id"], artifacts={(0, TRACE, "x/y"): b"trace"})
-    _, _, play, _ = platform.analysis.replays.inputs(id, 0)
+    _, _, play, _ = platform.analysis.replays.inputs(LOCAL_CALLER, id, 0)
     assert "trusted" not in play and play["tasks"]
 
 
@@ -222,7 +225,9 @@ def test_the_simulations_of_a_comparison_are_trusted_if_it_asks_for_that(
     runs.advance(id := runs.create("new", "old", **members))
     document = runs.get(id)
     sides = [document["reference"], *document["models"]]
-    plays = [platform.submissions.simulations.get(play["id"]) for side in sides for play in side["simulations"]]
+    plays = [
+        platform.submissions.simulations.get(LOCAL_CALLER, play["id"]) for side in sides for play in side["simulations"]
+    ]
     assert plays and {play.trusted for play in plays} == {bool(members)} == {document["trusted"]}
     assert (document["notice"] is not None) == bool(members)
     listed = runs.client.get("/v1/comparisons").json["items"][0]

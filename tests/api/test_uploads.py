@@ -12,6 +12,7 @@ from flask.testing import FlaskClient
 from werkzeug.http import parse_date
 from werkzeug.test import TestResponse
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.services.platform import Platform
 from core.services.uploads.uploads import UploadLimits, Uploads
 from core.settings import Settings
@@ -62,7 +63,7 @@ def id_of(address: str) -> str:
 
 def content(platform: Platform, address: str) -> bytes:
     """Return the content of a finished upload."""
-    return b"".join(platform.files.uploads.content(id_of(address)))
+    return b"".join(platform.files.uploads.content(LOCAL_CALLER, id_of(address)))
 
 
 def checksum_header(algorithm: str, data: bytes) -> str:
@@ -372,7 +373,7 @@ def test_a_concatenation_outlives_its_partial_uploads(client: FlaskClient, platf
     for partial in partials:
         assert client.delete(partial, headers=TUS).status_code == 204
     assert content(platform, final) == b"hello world"
-    assert platform.files.uploads.read(id_of(final), 4, 4) == b"o wo"
+    assert platform.files.uploads.read(LOCAL_CALLER, id_of(final), 4, 4) == b"o wo"
     client.delete(final, headers=TUS)
     assert list(platform.store.list("uploads/")) == []
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from flask.testing import FlaskClient
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.services.platform import Platform
 from core.services.uploads.models import key_of
 from core.settings import Settings
@@ -43,7 +44,7 @@ def test_storage_in_use_is_summed_by_kind(
     register("files", PLAIN)
     upload(b"12345")
     kinds = kinds_of(client)
-    assert kinds["models"] == (1, platform.files.models.get("mine").size)
+    assert kinds["models"] == (1, platform.files.models.get(LOCAL_CALLER, "mine").size)
     assert kinds["datasets"] == (1, sum(map(len, PLAIN.values())))
     results = client.get(f"/v1/simulations/{finished}/results").data
     assert kinds["results"][1] == len(results) and kinds["results"][0] >= 1
@@ -87,7 +88,7 @@ def test_environments_and_what_the_node_cache_holds_are_counted_by_kind(
     (settings.environments / "bbb" / "home").symlink_to("/")
     write(settings.environments, ".ccc.draft/site/x", b"1")
     write(settings.environments, ".aaa.lock", b"")
-    stored = platform.files.models.get(model)
+    stored = platform.files.models.get(LOCAL_CALLER, model)
     cache = NodeCache(settings.cache, platform.store)
     cache.object(key_of(stored.digest), stored.digest)
 
@@ -124,7 +125,7 @@ def test_the_node_cache_has_its_size_hits_misses_and_evictions(
 ) -> None:
     caches = caches_of(client, lambda cache: cache["kind"] == "node")
     assert [cache["reason"] for cache in caches.values()] == ["no simulation has used this machine's cache yet"]
-    stored = platform.files.models.get(model)
+    stored = platform.files.models.get(LOCAL_CALLER, model)
     cache = NodeCache(settings.cache, platform.store)
     for _ in range(4):
         cache.object(key_of(stored.digest), stored.digest, holder="simulation")

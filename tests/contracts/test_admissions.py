@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling import reservations
 from core.domain.scheduling.launches import Launch
 from core.domain.scheduling.preparation import Missing, Preparation
@@ -76,10 +77,13 @@ def test_no_more_workers_are_in_use_than_there_are_whatever_is_prepared_meanwhil
 
 def test_a_drained_executor_is_given_nothing_and_keeps_nothing_from_the_others(rig: DispatcherRig) -> None:
     executors = rig.platform.operations.executors
-    executors.drain("east", reason="new kernel")
+    executors.drain(LOCAL_CALLER, "east", reason="new kernel")
     here, anywhere = rig.submit(placement={"executor": "east"}), rig.submit()
     assert rig.launch(anywhere)[0].name == "west"
-    assert rig.platform.submissions.simulations.get(here).reason == "waits for east: it is drained (new kernel)"
+    assert (
+        rig.platform.submissions.simulations.get(LOCAL_CALLER, here).reason
+        == "waits for east: it is drained (new kernel)"
+    )
     rig.configure(*rig.managed.values())  # another dispatcher: the drain is not its own
     for _ in range(3):
         rig.dispatcher.step()
@@ -87,7 +91,7 @@ def test_a_drained_executor_is_given_nothing_and_keeps_nothing_from_the_others(r
     executors.undrain("east")
     executor, launch = rig.launch(here)
     assert executor.name == "east"
-    executors.drain("east")
+    executors.drain(LOCAL_CALLER, "east")
     rig.play(launch)
     rig.end(here)
     assert rig.state(here) is State.SUCCEEDED
@@ -107,7 +111,7 @@ def test_simulations_with_slow_preparations_keep_no_others_waiting(
         rig.launch(id)
     assert {rig.state(id) for id in slow} == {State.STAGING}
     assert {job for job, _ in jobs} == {"prepare"}
-    reasons = {rig.platform.submissions.simulations.get(id).reason for id in slow}
+    reasons = {rig.platform.submissions.simulations.get(LOCAL_CALLER, id).reason for id in slow}
     assert reasons == {"waits for a preparation slot: the packages of its model are installed"}
 
 
@@ -123,7 +127,7 @@ def test_the_next_in_the_queue_are_prepared_while_no_workers_are_free(
     following = rig.submit()
     rig.until(lambda: jobs)
     rig.platform.scheduling.staging.stage(following)
-    waiting = rig.platform.submissions.simulations.get(following)
+    waiting = rig.platform.submissions.simulations.get(LOCAL_CALLER, following)
     assert (waiting.state, waiting.attempt, waiting.reason) == (State.QUEUED, 1, "waits for 2 free workers")
     rig.play(held[0])
     rig.launch(following)
@@ -154,13 +158,13 @@ def test_a_model_that_loads_for_long_lends_its_workers_and_waits_for_them_when_i
     _, loading = rig.launch(slow)
     _, other = rig.launch(quick)
     reason = "its model is being loaded; others may use its workers meanwhile"
-    assert rig.platform.submissions.simulations.get(slow).reason == reason
+    assert rig.platform.submissions.simulations.get(LOCAL_CALLER, slow).reason == reason
     assert isinstance(rig.platform.scheduling.leases.lease(identity(rig, other), "d", None), Lease)
     assert workers_in_use(rig) == {"east": 2}
     for _ in range(3):
         assert isinstance(rig.platform.scheduling.leases.lease(identity(rig, loading), "d", None), Later)
         rig.dispatcher.step()
-    waiting = rig.platform.submissions.simulations.get(slow)
+    waiting = rig.platform.submissions.simulations.get(LOCAL_CALLER, slow)
     assert (waiting.state, waiting.reason) == (State.LAUNCHING, "its model is loaded; it waits for free workers")
     third = rig.submit()
     rig.play(other)
@@ -194,7 +198,7 @@ def test_a_launch_grows_only_as_far_as_workers_are_free(rig: DispatcherRig) -> N
     _, other = rig.launch(second)
     rig.play(launch, 5)
     rig.play(other, 5)
-    rig.platform.submissions.simulations.resize(first, 2)
+    rig.platform.submissions.simulations.resize(LOCAL_CALLER, first, 2)
     for _ in range(5):
         rig.dispatcher.step()
         assert workers_in_use(rig) == {"east": 2}

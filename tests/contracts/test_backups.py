@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import make_url
 
 from common.errors import Conflict
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.states import State
 from core.services.backups import DATABASE, OBJECTS, back_up, missing
 from core.services.platform import Platform
@@ -131,7 +132,7 @@ def test_a_postgresql_and_a_bucket_are_backed_up_while_simulations_run(
 
     (tmp_path / "first").mkdir()
     with dispatcher_rig(tmp_path / "first", Database(url), store) as rig:
-        rig.platform.files.models.add((MODEL,), filename="model.py", name="mine")
+        rig.platform.files.models.add(LOCAL_CALLER, (MODEL,), filename="model.py", name="mine")
         work = Work(rig)
         with work.going_on():
             copy()

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from common.errors import Conflict
+from core.domain.access.scopes import PLATFORM
 from core.domain.scheduling.states import State
 from core.services import claims
 from core.store import simulations
@@ -52,7 +53,7 @@ class World:
             self.working.add(name)
             self.together |= len(self.working) > 1
             with self.database.read() as c:
-                state = State(simulations.find(c, "s1").state)
+                state = State(simulations.find(c, PLATFORM, "s1").state)
             if state is State.RUNNING:
                 self.database.write(
                     lambda c: simulations.move(
@@ -78,7 +79,7 @@ class World:
 
     def owner(self) -> None:
         def cancel(c: Connection) -> None:
-            if State(simulations.find(c, "s1").state) is State.RUNNING:
+            if State(simulations.find(c, PLATFORM, "s1").state) is State.RUNNING:
                 simulations.move(c, "s1", State.RUNNING, State.CANCELLING, self.clock.now)
 
         self.database.write(cancel)
@@ -89,7 +90,7 @@ class World:
         unexpected = raised(results, Conflict)
         assert not unexpected, unexpected
         with self.database.read() as c:
-            row = simulations.find(c, "s1")
+            row = simulations.find(c, PLATFORM, "s1")
             ends = c.scalar(text("SELECT count(*) FROM events WHERE type='state' AND body LIKE '%succeeded%'"))
         assert len(self.ended_by) == ends <= 1, f"ended by {self.ended_by}"
         assert row.state != State.SUCCEEDED or [row.reason] == self.ended_by, f"ended by {self.ended_by}: {row.reason}"

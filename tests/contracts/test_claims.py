@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from core.domain.access.scopes import PLATFORM
 from core.domain.scheduling.states import State
 from core.services.claims import claimed
 from core.services.due_jobs import DueJobs
@@ -25,7 +26,7 @@ def until_renewed(database: Database, until: float) -> None:
     deadline = time.monotonic() + 30.0
     while True:
         with database.read() as c:
-            if simulations.find(c, "s1").claim_until > until:
+            if simulations.find(c, PLATFORM, "s1").claim_until > until:
                 return
         assert time.monotonic() < deadline
         time.sleep(0.01)

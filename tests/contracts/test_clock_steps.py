@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import Float, insert, text, update
 
 from common.errors import StoreUnavailable
+from core.domain.access.scopes import LOCAL_CALLER, PLATFORM
 from core.domain.scheduling.ranges import Lease
 from core.domain.scheduling.states import State
 from core.store import clock_steps, datasets, leaders, simulations
@@ -53,7 +54,14 @@ def test_a_claim_that_was_taken_before_the_step_expires_after_a_term(queued: Dat
 
 
 def test_a_registration_whose_job_died_before_the_step_is_taken_up(database: Database, clock: Clock) -> None:
-    row = {"id": "v", "project": "p", "name": "n", "state": "registering", "source": "{}", "created_at": clock.now}
+    row = {
+        "id": "v",
+        "project": "default",
+        "name": "n",
+        "state": "registering",
+        "source": "{}",
+        "created_at": clock.now,
+    }
     row |= {"claim": "dead", "claim_until": clock.now + 9.0}
     database.write(lambda c: c.execute(insert(dataset_versions).values(**row)) and None)
     clock.now -= HOUR
@@ -84,7 +92,7 @@ def test_what_is_within_its_term_is_left_alone(queued: Database, clock: Clock) -
     queued.write(lambda c: c.execute(change) and None)
     queued.write(lambda c: clock_steps.rewind(c, clock.now))
     with queued.read() as c:
-        row = simulations.find(c, "s1")
+        row = simulations.find(c, PLATFORM, "s1")
     assert (row.claim_until, row.not_before) == (clock.now + 8.0, clock.now + 600.0)
 
 
@@ -107,7 +115,7 @@ def test_statements_of_every_table_are_valid_and_change_nothing_without_rows(dat
 def test_a_known_step_is_taken_out_of_pauses_terms_and_ages(queued: Database, clock: Clock, step: float) -> None:
     def times() -> list[float]:
         with queued.read() as c:
-            row = simulations.find(c, "s1")
+            row = simulations.find(c, PLATFORM, "s1")
             [lease] = c.execute(text("SELECT heartbeat_at FROM ranges")).all()
             [expiry] = c.scalars(text("SELECT expires_at FROM uploads")).all()
         return [row.not_before, row.claim_until, row.started_at, lease.heartbeat_at, expiry]
@@ -119,7 +127,7 @@ def test_a_known_step_is_taken_out_of_pauses_terms_and_ages(queued: Database, cl
         lambda c: ranges_of.lend(c, Stage("s1.0", 9, 0, 1), LeasingWorker("l", "w", None, 1, 10.0), began - 4.0)
     )
     assert lease is not None
-    upload = {"id": "u", "project": "p", "kind": "whole", "created_at": began, "expires_at": began + 9000.0}
+    upload = {"id": "u", "project": "default", "kind": "whole", "created_at": began, "expires_at": began + 9000.0}
     queued.write(lambda c: c.execute(insert(uploads).values(**upload)) and None)
     before = times()
     clock.now += 1.0 + step
@@ -143,15 +151,17 @@ def test_a_step_ahead_ends_no_simulation_by_its_timeout_and_no_upload(
     id = rig.submit(timeout=1800)
     _, launch = rig.launch(id)
     rig.play(launch, 10)
-    upload = rig.platform.files.uploads.create(8)
-    rig.platform.files.uploads.append(upload.id, 0, iter([b"half"]))
+    upload = rig.platform.files.uploads.create(LOCAL_CALLER, 8)
+    rig.platform.files.uploads.append(LOCAL_CALLER, upload.id, 0, iter([b"half"]))
     with rig.platform.database.read() as c:
         ttl = c.scalar(text("SELECT expires_at-created_at FROM uploads"))
     rig.dispatcher.step()
     step = ttl + HOUR
     monkeypatch.setattr(rig.platform.database, "_clock", lambda: time.time() + step)
     rig.dispatcher.step()
-    assert rig.platform.files.uploads.sweep() == 0 and rig.platform.files.uploads.get(upload.id).offset == 4
+    assert (
+        rig.platform.files.uploads.sweep() == 0 and rig.platform.files.uploads.get(LOCAL_CALLER, upload.id).offset == 4
+    )
     assert rig.state(id) is State.RUNNING
     rig.play(launch)
     rig.end(id)
@@ -174,7 +184,7 @@ def test_a_pause_is_as_long_as_it_was_whatever_the_clock_does(
             rig.dispatcher.step()
     rig.dispatcher.step()
     with rig.platform.database.read() as c:
-        left = simulations.find(c, id).not_before - rig.platform.database.now(c)
+        left = simulations.find(c, PLATFORM, id).not_before - rig.platform.database.now(c)
     assert 400.0 < left <= 500.0
 
 

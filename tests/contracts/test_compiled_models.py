@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.preparation import Preparation
 from core.services.scheduling.compiled_models import CompiledModels, stored_model
 from core.services.scheduling.staging import Staging
@@ -69,7 +70,7 @@ def test_a_large_model_is_compiled_once_before_it_is_launched(
     share_environments(home)
     cache = NodeCache(home / "cache", platform.store)
     staging: Staging = staging_on(platform, cache, home)
-    model = platform.files.models.add((module(),), filename="model.wasm", name="module")
+    model = platform.files.models.add(LOCAL_CALLER, (module(),), filename="model.wasm", name="module")
     resolved = provenance(runtime={"name": "wasm"}, model={"format": "wasm", "digest": model.digest})
     assert staging.missing("one", resolved, {}, "local") is None, "it is small"
     monkeypatch.setattr(model_compiler, "COMPILED_FROM", 1)

@@ -14,6 +14,7 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from common.errors import Conflict, IllegalTransition, StorageFull, StoreUnavailable, UnknownSimulation
+from core.domain.access.scopes import PLATFORM
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import Listing
 from core.store import events, leaders, listing, simulations
@@ -24,7 +25,7 @@ from tests.databases import postgres_url, sqlite_database
 
 ROW = {
     "id": "s1",
-    "project": "p",
+    "project": "default",
     "state": "queued",
     "spec": "{}",
     "provenance": "{}",
@@ -72,7 +73,7 @@ def test_a_failed_write_does_not_fail_other_writes(queued: Database) -> None:
     for thread in threads:
         thread.join()
     with queued.read() as c:
-        assert simulations.find(c, "s1").model == "zero"
+        assert simulations.find(c, PLATFORM, "s1").model == "zero"
         assert [row.seq for row in events.read_after(c, "s1", 0)] == list(range(1, 12))
     assert sorted(outcomes) == ["done"] * 10 + ["failed"] * 10
 
@@ -110,16 +111,16 @@ def test_a_reason_with_any_characters_of_a_model_is_stored(queued: Database) -> 
     changes = {"reason": "output \0: \x1b[1m ü", "summary": "{}"}
     queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0, **changes))
     with queued.read() as c:
-        assert simulations.find(c, "s1").reason == "output \ufffd: \x1b[1m ü"
+        assert simulations.find(c, PLATFORM, "s1").reason == "output \ufffd: \x1b[1m ü"
 
 
 def test_the_submission_is_kept_after_the_simulation_has_ended(queued: Database) -> None:
-    queued.write(lambda c: simulations.respecify(c, "s1", {"workers": 2}))
+    queued.write(lambda c: simulations.respecify(c, PLATFORM, "s1", {"workers": 2}))
     queued.write(lambda c: simulations.move(c, "s1", State.QUEUED, State.CANCELLED, 1.0, summary="{}"))
     with pytest.raises(Conflict):
-        queued.write(lambda c: simulations.respecify(c, "s1", {"workers": 3}))
+        queued.write(lambda c: simulations.respecify(c, PLATFORM, "s1", {"workers": 3}))
     with queued.read() as c:
-        assert simulations.find(c, "s1").spec == '{"workers": 2}'
+        assert simulations.find(c, PLATFORM, "s1").spec == '{"workers": 2}'
 
 
 def test_counts_and_versions_of_no_simulations_are_empty(database: Database) -> None:
@@ -128,11 +129,11 @@ def test_counts_and_versions_of_no_simulations_are_empty(database: Database) -> 
 
 
 def test_a_pinned_row_exists_and_a_deleted_row_cannot_be_pinned(queued: Database) -> None:
-    queued.write(lambda c: simulations.hold(c, "s1"))
-    queued.write(lambda c: simulations.delete(c, "s1", 1.0))
+    queued.write(lambda c: simulations.hold(c, PLATFORM, "s1"))
+    queued.write(lambda c: simulations.delete(c, PLATFORM, "s1", 1.0))
     for id in ("s1", "s2"):
         with pytest.raises(UnknownSimulation):
-            queued.write(lambda c, id=id: simulations.hold(c, id))  # type: ignore[misc]
+            queued.write(lambda c, id=id: simulations.hold(c, PLATFORM, id))  # type: ignore[misc]
 
 
 def test_labels_are_compared_case_sensitively(database: Database) -> None:
@@ -147,7 +148,7 @@ def test_labels_are_compared_case_sensitively(database: Database) -> None:
 
     def listed_ids(*label: tuple[str, str]) -> list[str]:
         with database.read() as c:
-            return [row.id for row in listing.page(c, Listing(labels=label), after=None, limit=9)]
+            return [row.id for row in listing.page(c, PLATFORM, Listing(labels=label), after=None, limit=9)]
 
     assert listed_ids() == ["s3", "s2", "s1"]
     assert (

@@ -20,6 +20,7 @@ from sqlalchemy import update
 
 from benchmarks import registering as benchmark
 from common.errors import InUse, NotFound, PlatformError, StoreUnavailable, UnknownDataset
+from core.domain.access.scopes import LOCAL_CALLER, PLATFORM
 from core.domain.scheduling.states import State
 from core.notifications.local_notifier import LocalNotifier
 from core.services.datasets import bucket_objects, dataset_sources
@@ -67,16 +68,16 @@ def platform(database: Database, tmp_path: Path) -> Platform:
 
 def request_version(platform: Platform, name: str, body: bytes) -> str:
     """Request a version from an archive; return its id."""
-    upload = platform.files.uploads.create(len(body))
-    platform.files.uploads.append(upload.id, 0, iter([body]))
-    return str(platform.catalogue.datasets.register(name, {"upload": upload.id})["id"])
+    upload = platform.files.uploads.create(LOCAL_CALLER, len(body))
+    platform.files.uploads.append(LOCAL_CALLER, upload.id, 0, iter([body]))
+    return str(platform.catalogue.datasets.register(LOCAL_CALLER, name, {"upload": upload.id})["id"])
 
 
 def register(platform: Platform, name: str, files: dict[str, bytes]) -> dict[str, Any]:
     """Register files and return the version when it has ended."""
     id = request_version(platform, name, tar(files, "w"))
     platform.jobs.dataset_registration.register(id)
-    return platform.catalogue.datasets.get(id)
+    return platform.catalogue.datasets.get(LOCAL_CALLER, id)
 
 
 def objects(platform: Platform) -> set[str]:
@@ -89,7 +90,7 @@ def test_version_numbers_have_no_gaps_and_are_not_reused(platform: Platform) -> 
     assert register(platform, "d", {"../a": b"1"})["state"] == "failed"
     assert register(platform, "d", {"a": b"1"})["version"] == "1"
     assert register(platform, "d", {"a": b"2"})["version"] == "2"
-    platform.catalogue.datasets.delete("d@2")
+    platform.catalogue.datasets.delete(LOCAL_CALLER, "d@2")
     assert register(platform, "d", {"a": b"3"})["version"] == "3"
     assert register(platform, "d", {"a": b"2"})["version"] == "4"
 
@@ -101,7 +102,7 @@ def test_a_version_whose_source_cannot_be_read_has_failed_with_the_reason(platfo
     platform.database.write(lambda c: c.execute(corrupting))
     platform.jobs.dataset_registration.register(id)
     with platform.database.read() as c:
-        row = store.by_id(c, id)
+        row = store.by_id(c, PLATFORM, id)
     assert row is not None and row.reason is not None
     assert row.state == "failed" and row.reason.startswith("The database has a ")
 
@@ -122,9 +123,9 @@ def test_a_registration_that_loses_its_claim_leaves_one_version(platform: Platfo
 
     platform.store.put = put_and_steal  # type: ignore[method-assign]
     platform.jobs.dataset_registration.register(id)
-    dataset = platform.catalogue.datasets.get(id)
+    dataset = platform.catalogue.datasets.get(LOCAL_CALLER, id)
     assert (dataset["state"], dataset["version"]) == ("ready", "1")
-    assert b"".join(platform.catalogue.datasets.file("d", "a").read(0, 1000)) == b"x" * 1000
+    assert b"".join(platform.catalogue.datasets.file(LOCAL_CALLER, "d", "a").read(0, 1000)) == b"x" * 1000
     clock.now += GRACE * 2
     platform.catalogue.datasets.garbage.collect()
     platform.catalogue.datasets.garbage.remove_orphans()
@@ -141,7 +142,7 @@ def test_a_registration_that_dies_repeatedly_is_given_up(platform: Platform, clo
         clock.now += 10.0
         assert DueJobs(platform.database).of("register") == [id]
     platform.jobs.dataset_registration.register(id)
-    assert platform.catalogue.datasets.get(id)["state"] == "failed"
+    assert platform.catalogue.datasets.get(LOCAL_CALLER, id)["state"] == "failed"
 
 
 def test_a_registration_waits_for_an_unavailable_store(platform: Platform, clock: Clock) -> None:
@@ -154,12 +155,12 @@ def test_a_registration_waits_for_an_unavailable_store(platform: Platform, clock
     platform.store.put = unavailable  # type: ignore[method-assign]
     for _ in range(10):
         platform.jobs.dataset_registration.register(id)
-        assert platform.catalogue.datasets.get(id)["state"] == "registering"
+        assert platform.catalogue.datasets.get(LOCAL_CALLER, id)["state"] == "registering"
         clock.now += 10.0
     platform.store.put = put  # type: ignore[method-assign]
     clock.now += 10.0
     platform.jobs.dataset_registration.register(id)
-    assert platform.catalogue.datasets.get(id)["state"] == "ready"
+    assert platform.catalogue.datasets.get(LOCAL_CALLER, id)["state"] == "ready"
 
 
 DEFECTS = [KeyError("name"), OverflowError("too large"), RecursionError("too deep"), AttributeError("x"), MemoryError()]
@@ -206,7 +207,7 @@ def test_an_outage_while_files_are_read_is_no_reason_to_refuse_them(
             platform.jobs.dataset_registration.register(id)
     clock.now += 10.0
     platform.jobs.dataset_registration.register(id)
-    assert platform.catalogue.datasets.get(id)["state"] == "ready"
+    assert platform.catalogue.datasets.get(LOCAL_CALLER, id)["state"] == "ready"
 
 
 def test_a_plant_with_an_endless_scenario_fails_at_once(platform: Platform) -> None:
@@ -220,13 +221,13 @@ def test_a_plant_with_an_endless_scenario_fails_at_once(platform: Platform) -> N
 
 def request_versions(platform: Platform, upload: str, *names: str) -> list[str]:
     """Request versions from one upload; return their ids."""
-    return [str(platform.catalogue.datasets.register(name, {"upload": upload})["id"]) for name in names]
+    return [str(platform.catalogue.datasets.register(LOCAL_CALLER, name, {"upload": upload})["id"]) for name in names]
 
 
 def upload_bytes(platform: Platform, body: bytes) -> str:
     """Upload bytes; return the id of the upload."""
-    upload = platform.files.uploads.create(len(body))
-    return platform.files.uploads.append(upload.id, 0, iter([body])).id
+    upload = platform.files.uploads.create(LOCAL_CALLER, len(body))
+    return platform.files.uploads.append(LOCAL_CALLER, upload.id, 0, iter([body])).id
 
 
 @pytest.mark.parametrize("files", [{"a": b"1"}, {"../a": b"1"}])
@@ -237,21 +238,21 @@ def test_an_upload_is_kept_until_every_registration_of_it_has_ended(
     first, second, third = request_versions(platform, upload, "d1", "d2", "d3")
     platform.jobs.dataset_registration.register(first)
     with pytest.raises(InUse):
-        platform.files.uploads.delete(upload)
-    platform.catalogue.datasets.delete(third)
+        platform.files.uploads.delete(LOCAL_CALLER, upload)
+    platform.catalogue.datasets.delete(LOCAL_CALLER, third)
     with pytest.raises(InUse):
-        platform.files.uploads.delete(upload)
+        platform.files.uploads.delete(LOCAL_CALLER, upload)
     platform.jobs.dataset_registration.register(second)
-    states = {platform.catalogue.datasets.get(id)["state"] for id in (first, second)}
+    states = {platform.catalogue.datasets.get(LOCAL_CALLER, id)["state"] for id in (first, second)}
     assert len(states) == 1 and states != {"registering"}
-    platform.files.uploads.delete(upload)
+    platform.files.uploads.delete(LOCAL_CALLER, upload)
 
 
 def test_an_upload_is_kept_for_a_registration_that_is_requested_during_its_release(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = upload_bytes(platform, tar({"a": b"1"}, "w"))
-    release = threading.Thread(target=platform.files.uploads.let_go, args=(upload,))
+    release = threading.Thread(target=platform.files.uploads.let_go, args=(LOCAL_CALLER, upload))
     hold = dataset_sources.hold
 
     def hold_and_release(*arguments: Any) -> None:
@@ -263,10 +264,10 @@ def test_an_upload_is_kept_for_a_registration_that_is_requested_during_its_relea
     [id] = request_versions(platform, upload, "d")
     release.join()
     with pytest.raises(InUse):
-        platform.files.uploads.delete(upload)
+        platform.files.uploads.delete(LOCAL_CALLER, upload)
     monkeypatch.setattr(dataset_sources, "hold", hold)
     platform.jobs.dataset_registration.register(id)
-    assert platform.catalogue.datasets.get(id)["state"] == "ready"
+    assert platform.catalogue.datasets.get(LOCAL_CALLER, id)["state"] == "ready"
 
 
 @pytest.mark.parametrize("connection", [5, {}, ["lab"], True])
@@ -275,16 +276,16 @@ def test_a_manifest_with_an_invalid_connection_name_fails_at_once_with_the_line(
 ) -> None:
     line = {"path": "drives/x.bin", "digest": "sha256:" + "0" * 64, "size": 3, "source": "s3://fleet/x"}
     upload = upload_bytes(platform, json.dumps(line | {"connection": connection}).encode())
-    id = platform.catalogue.datasets.register("d", {"manifest": {"upload": upload}})["id"]
+    id = platform.catalogue.datasets.register(LOCAL_CALLER, "d", {"manifest": {"upload": upload}})["id"]
     platform.jobs.dataset_registration.register(id)
-    dataset = platform.catalogue.datasets.get(id)
+    dataset = platform.catalogue.datasets.get(LOCAL_CALLER, id)
     assert dataset["state"] == "failed" and "drives/x.bin" in dataset["reason"], dataset
-    platform.files.uploads.delete(upload)
+    platform.files.uploads.delete(LOCAL_CALLER, upload)
 
 
 def simulation(platform: Platform, ref: str, number: int, clock: Clock) -> str:
     """Insert a simulation on a dataset, as a submission does."""
-    dataset = platform.catalogue.datasets.find(ref)
+    dataset = platform.catalogue.datasets.find(LOCAL_CALLER, ref)
     id = f"s{number}"
     row = {
         "id": id,
@@ -302,7 +303,7 @@ def simulation(platform: Platform, ref: str, number: int, clock: Clock) -> str:
     stage = {"id": f"{id}.0", "simulation_id": id, "ordinal": 0, "total": 1, "state": "open"}
 
     def write(c: Any) -> None:
-        platform.catalogue.datasets.keep(c, dataset)
+        platform.catalogue.datasets.keep(c, PLATFORM, dataset)
         simulations.add(c, row, stage)
 
     platform.database.write(write)
@@ -321,14 +322,14 @@ class DatasetLifecycle:
         self.contents: dict[str, dict[str, bytes]] = {}  # digest -> files
 
     def names(self) -> list[str]:
-        page, _ = self.platform.catalogue.datasets.page(limit=200)
+        page, _ = self.platform.catalogue.datasets.page(LOCAL_CALLER, limit=200)
         return [dataset["name"] for dataset in page if dataset["registered"]]
 
     def versions(self) -> list[dict[str, Any]]:
         return [
             version
             for name in self.names()
-            for version in self.platform.catalogue.datasets.versions(name, limit=200)[0]
+            for version in self.platform.catalogue.datasets.versions(LOCAL_CALLER, name, limit=200)[0]
             if version["state"] == "ready"
         ]
 
@@ -342,12 +343,12 @@ class DatasetLifecycle:
 
     def register_from_manifest(self) -> None:
         for version in self.versions()[:1]:
-            files, _ = self.platform.catalogue.datasets.files(version["digest"])
+            files, _ = self.platform.catalogue.datasets.files(LOCAL_CALLER, version["digest"])
             lines = [{name: file[name] for name in ("path", "digest", "size")} for file in files]
             name = f"d{self.rng.randrange(3)}"
-            id = self.platform.catalogue.datasets.register(name, {"manifest": lines})["id"]
+            id = self.platform.catalogue.datasets.register(LOCAL_CALLER, name, {"manifest": lines})["id"]
             self.platform.jobs.dataset_registration.register(id)
-            assert self.platform.catalogue.datasets.get(id)["state"] == "ready"
+            assert self.platform.catalogue.datasets.get(LOCAL_CALLER, id)["state"] == "ready"
 
     def register_invalid(self) -> None:
         assert register(self.platform, "d0", {"fine": b"z", "../x": b""})["state"] == "failed"
@@ -357,7 +358,7 @@ class DatasetLifecycle:
             if self.rng.random() < 0.5:
                 ref = f"{version['name']}@{version['version']}"
                 try:
-                    self.platform.catalogue.datasets.delete(ref)
+                    self.platform.catalogue.datasets.delete(LOCAL_CALLER, ref)
                     assert ref not in {running_ref for running_ref, _ in self.running.values()}
                 except InUse:
                     assert ref in {running_ref for running_ref, _ in self.running.values()}
@@ -384,14 +385,17 @@ class DatasetLifecycle:
         alive = {version["digest"] for version in self.versions()} | {digest for _, digest in self.running.values()}
         for digest in alive:
             for path, body in self.contents[digest].items():
-                assert b"".join(self.platform.catalogue.datasets.file(digest, path).read(0, len(body))) == body
+                assert (
+                    b"".join(self.platform.catalogue.datasets.file(LOCAL_CALLER, digest, path).read(0, len(body)))
+                    == body
+                )
 
     def delete_everything(self) -> None:
         """Delete everything and check that no object remains."""
         while self.running:
             self.end_simulation()
         for name in self.names():
-            self.platform.catalogue.datasets.delete(name)
+            self.platform.catalogue.datasets.delete(LOCAL_CALLER, name)
         self.clock.now += GRACE * 2
         self.platform.catalogue.datasets.garbage.collect()
         assert objects(self.platform) == set()
@@ -421,7 +425,7 @@ def test_an_object_without_a_reference_is_deleted(platform: Platform, clock: Clo
         platform.catalogue.datasets.garbage.remove_orphans() == 2
         and platform.catalogue.datasets.garbage.remove_orphans() == 0
     )
-    assert b"".join(platform.catalogue.datasets.file("d", "a").read(0, 1)) == b"1"
+    assert b"".join(platform.catalogue.datasets.file(LOCAL_CALLER, "d", "a").read(0, 1)) == b"1"
 
 
 # -- buckets
@@ -471,9 +475,11 @@ def connected(bucket: tuple[Connection, Any, str], tmp_path: Path, clock: Clock)
 
 def register_prefix(platform: Platform, bucket: str, prefix: str = "drives/") -> dict[str, Any]:
     """Register a prefix of a bucket."""
-    id = platform.catalogue.datasets.register("d", {"s3": f"s3://{bucket}/{prefix}", "connection": "lab"})["id"]
+    id = platform.catalogue.datasets.register(
+        LOCAL_CALLER, "d", {"s3": f"s3://{bucket}/{prefix}", "connection": "lab"}
+    )["id"]
     platform.jobs.dataset_registration.register(id)
-    return platform.catalogue.datasets.get(id)
+    return platform.catalogue.datasets.get(LOCAL_CALLER, id)
 
 
 def test_a_prefix_is_registered_by_reference_to_its_bucket(
@@ -481,13 +487,13 @@ def test_a_prefix_is_registered_by_reference_to_its_bucket(
 ) -> None:
     dataset = register_prefix(connected, bucket[2])
     assert (dataset["state"], dataset["file_count"]) == ("ready", 40), dataset
-    files, _ = connected.catalogue.datasets.files("d")
+    files, _ = connected.catalogue.datasets.files(LOCAL_CALLER, "d")
     assert files[0]["path"] == "0/000.bin" and files[0]["source"] == f"s3://{bucket[2]}/drives/0/000.bin"
-    assert b"".join(connected.catalogue.datasets.file("d", "3/039.bin").read(1, 5)) == b"9393"
+    assert b"".join(connected.catalogue.datasets.file(LOCAL_CALLER, "d", "3/039.bin").read(1, 5)) == b"9393"
     assert list(connected.store.list("packs/")) == []
-    connected.catalogue.prefetches.request("d")
+    connected.catalogue.prefetches.request(LOCAL_CALLER, "d")
     connected.catalogue.prefetches.download(dataset["id"])
-    assert connected.catalogue.prefetches.progress("d")["state"] == "ready"
+    assert connected.catalogue.prefetches.progress(LOCAL_CALLER, "d")["state"] == "ready"
 
 
 def test_the_next_version_reads_only_changed_objects(
@@ -509,10 +515,12 @@ def test_the_next_version_reads_only_changed_objects(
     dataset = register_prefix(connected, name)
     assert (dataset["version"], dataset["file_count"]) == ("2", 40)
     assert sorted(read) == ["drives/1/001.bin", "drives/9"]
-    changes = {change["path"]: change["change"] for change in connected.catalogue.datasets.diff("d", "1", "2")}
+    changes = {
+        change["path"]: change["change"] for change in connected.catalogue.datasets.diff(LOCAL_CALLER, "d", "1", "2")
+    }
     assert changes == {"1/001.bin": "changed", "2/002.bin": "removed", "9": "added"}
     with pytest.raises(PlatformError):
-        b"".join(connected.catalogue.datasets.file("d@1", "1/001.bin").read(0, 50))
+        b"".join(connected.catalogue.datasets.file(LOCAL_CALLER, "d@1", "1/001.bin").read(0, 50))
 
 
 def test_a_prefix_is_a_folder_and_not_every_key_that_begins_with_it(
@@ -529,7 +537,7 @@ def test_a_prefix_that_is_the_key_of_an_object_registers_one_file(
 ) -> None:
     dataset = register_prefix(connected, bucket[2], "drives/3/007.bin")
     assert (dataset["state"], dataset["file_count"]) == ("ready", 1), dataset
-    assert b"".join(connected.catalogue.datasets.file("d", "007.bin").read(0, 50)) == b"7" * 50
+    assert b"".join(connected.catalogue.datasets.file(LOCAL_CALLER, "d", "007.bin").read(0, 50)) == b"7" * 50
     assert register_prefix(connected, bucket[2], "drives/3/007")["state"] == "failed"
 
 
@@ -543,13 +551,13 @@ def test_moved_content_is_read_from_its_new_location_after_another_registration(
         client.copy_object(name, moved, CopySource(name, entry.object_name))
         client.remove_object(name, entry.object_name)
     with pytest.raises(PlatformError):
-        b"".join(connected.catalogue.datasets.file("d", "3/039.bin").read(0, 5))
+        b"".join(connected.catalogue.datasets.file(LOCAL_CALLER, "d", "3/039.bin").read(0, 5))
     second = register_prefix(connected, name, "moved/")
     assert (second["id"], second["version"], second["source"]["s3"]) == (first["id"], "1", f"s3://{name}/moved/")
-    assert b"".join(connected.catalogue.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
+    assert b"".join(connected.catalogue.datasets.file(LOCAL_CALLER, "d", "3/039.bin").read(0, 5)) == b"39393"
     clock.now += GRACE * 2
     assert connected.catalogue.datasets.garbage.collect() == 2  # the former manifest and its index
-    assert b"".join(connected.catalogue.datasets.file("d@1", "3/039.bin").read(0, 5)) == b"39393"
+    assert b"".join(connected.catalogue.datasets.file(LOCAL_CALLER, "d@1", "3/039.bin").read(0, 5)) == b"39393"
     assert register_prefix(connected, name, "moved/")["id"] == first["id"]
     assert len(list(connected.store.list("manifests/"))) == 2
 
@@ -561,7 +569,7 @@ def test_content_in_the_platforms_store_is_not_replaced_by_a_reference_to_a_buck
     dataset = register(connected, "d", files)
     assert register_prefix(connected, bucket[2])["id"] == dataset["id"]
     bucket[1].remove_object(bucket[2], "drives/3/039.bin")
-    assert b"".join(connected.catalogue.datasets.file("d", "3/039.bin").read(0, 5)) == b"39393"
+    assert b"".join(connected.catalogue.datasets.file(LOCAL_CALLER, "d", "3/039.bin").read(0, 5)) == b"39393"
 
 
 @pytest.fixture
@@ -590,7 +598,7 @@ def test_bytes_changed_in_transit_are_not_registered(
     proxy.next.extend([None, None, flips_a_bit])  # requests: lookup as a folder, lookup as an object, content
     dataset = register_prefix(platform, bucket[2], "drives/3/007.bin")
     assert dataset["state"] == "ready" and len(proxy.requests) == 4
-    (file,), _ = platform.catalogue.datasets.files("d")
+    (file,), _ = platform.catalogue.datasets.files(LOCAL_CALLER, "d")
     assert file["digest"] == "sha256:" + hashlib.sha256(b"7" * 50).hexdigest()
 
 
@@ -625,13 +633,15 @@ def test_a_manifest_may_name_objects_of_a_bucket(connected: Platform, bucket: tu
         "source": f"s3://{bucket[2]}/drives/3/007.bin",
         "connection": "lab",
     }
-    id = connected.catalogue.datasets.register("m", {"manifest": [line]})["id"]
+    id = connected.catalogue.datasets.register(LOCAL_CALLER, "m", {"manifest": [line]})["id"]
     connected.jobs.dataset_registration.register(id)
-    assert connected.catalogue.datasets.get(id)["state"] == "ready", connected.catalogue.datasets.get(id)
-    assert b"".join(connected.catalogue.datasets.file("m", "seven").read(0, 50)) == body
-    id = connected.catalogue.datasets.register("m", {"manifest": [line | {"size": 49}]})["id"]
+    assert connected.catalogue.datasets.get(LOCAL_CALLER, id)["state"] == "ready", connected.catalogue.datasets.get(
+        LOCAL_CALLER, id
+    )
+    assert b"".join(connected.catalogue.datasets.file(LOCAL_CALLER, "m", "seven").read(0, 50)) == body
+    id = connected.catalogue.datasets.register(LOCAL_CALLER, "m", {"manifest": [line | {"size": 49}]})["id"]
     connected.jobs.dataset_registration.register(id)
-    assert connected.catalogue.datasets.get(id)["state"] == "failed"
+    assert connected.catalogue.datasets.get(LOCAL_CALLER, id)["state"] == "failed"
 
 
 def test_a_missing_bucket_is_named_at_once(
@@ -652,11 +662,11 @@ def test_no_secret_is_in_any_answer_event_or_log(
     dataset = register_prefix(connected, bucket[2])
     bucket[1].remove_object(bucket[2], "drives/0/000.bin")
     with pytest.raises((PlatformError, NotFound)) as raised:
-        b"".join(connected.catalogue.datasets.file(dataset["id"], "0/000.bin").read(0, 50))
+        b"".join(connected.catalogue.datasets.file(LOCAL_CALLER, dataset["id"], "0/000.bin").read(0, 50))
     output = f"{failed} {dataset} {raised.value} {raised.value.__dict__} {caplog.text}"
     assert bucket[0].secret_key not in output and bucket[2] in str(raised.value)
     with pytest.raises(UnknownDataset):
-        connected.catalogue.datasets.get(bucket[0].secret_key)
+        connected.catalogue.datasets.get(LOCAL_CALLER, bucket[0].secret_key)
 
 
 @pytest.mark.parametrize("count", [2_000, 20_000])
@@ -688,12 +698,14 @@ def test_memory_use_does_not_grow_with_the_number_of_files(tmp_path: Path, clock
         ),
         RegistrationLimits(sort_memory=1 << 20),
     )
-    id = platform.catalogue.datasets.register("many", {"s3": "s3://bench/all/", "connection": "lab"})["id"]
+    id = platform.catalogue.datasets.register(LOCAL_CALLER, "many", {"s3": "s3://bench/all/", "connection": "lab"})[
+        "id"
+    ]
     tracemalloc.start()
     job.register(id)
     cursor, files = None, 0
     while True:
-        page, cursor = platform.catalogue.datasets.files("many", after=cursor, limit=1000)
+        page, cursor = platform.catalogue.datasets.files(LOCAL_CALLER, "many", after=cursor, limit=1000)
         files += len(page)
         if cursor is None:
             break

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from common.errors import UnknownSimulation
+from core.domain.access.scopes import LOCAL_CALLER
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform
 from core.services.simulations import deletion
@@ -78,9 +79,9 @@ def test_a_deletion_that_is_killed_at_any_step_is_finished_by_the_next_attempt(
     platform = rig.platform
     monkeypatch.setattr(deletion, "ROWS", 3)
     assert len(objects(platform, ended)) >= 4 and set(rows(platform, ended)) >= set(TABLES) - {"artifacts"}
-    platform.submissions.simulations.delete(ended)
+    platform.submissions.simulations.delete(LOCAL_CALLER, ended)
     with pytest.raises(UnknownSimulation):
-        platform.submissions.simulations.get(ended)
+        platform.submissions.simulations.get(LOCAL_CALLER, ended)
     for number in range(200):
         step = [number]
         job = Deletion(
@@ -104,7 +105,7 @@ def test_a_deletion_that_is_killed_at_any_step_is_finished_by_the_next_attempt(
 
 
 def test_the_dispatcher_enqueues_deletions_and_does_not_wait_for_them(rig: DispatcherRig, ended: str) -> None:
-    rig.platform.submissions.simulations.delete(ended)
+    rig.platform.submissions.simulations.delete(LOCAL_CALLER, ended)
     rig.platform.notifier.jobs.clear()  # type: ignore[attr-defined]
     rig.until(lambda: ("delete", ended) in rig.platform.notifier.jobs)  # type: ignore[attr-defined]
     assert objects(rig.platform, ended)
@@ -112,13 +113,13 @@ def test_the_dispatcher_enqueues_deletions_and_does_not_wait_for_them(rig: Dispa
 
 def test_results_that_a_retry_inherited_stay_with_it(rig: DispatcherRig, ended: str) -> None:
     before = rig.results(ended)
-    retry, _ = rig.platform.submissions.simulations.retry(ended)
-    rig.platform.submissions.simulations.delete(ended)
+    retry, _ = rig.platform.submissions.simulations.retry(LOCAL_CALLER, ended)
+    rig.platform.submissions.simulations.delete(LOCAL_CALLER, ended)
     rig.platform.jobs.deletion.remove(ended)
     rig.play(rig.launch(retry.id)[1])  # nothing is left to do
     rig.end(retry.id)
     assert rig.results(retry.id) == before
-    rig.platform.submissions.simulations.delete(retry.id)
+    rig.platform.submissions.simulations.delete(LOCAL_CALLER, retry.id)
     rig.platform.jobs.deletion.remove(retry.id)
     assert objects(rig.platform, ended) == objects(rig.platform, retry.id) == []
 

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from common.errors import Gone, NotGranted, PlatformError, Unsupported
+from core.domain.access.scopes import LOCAL_CALLER, PLATFORM
 from core.domain.scheduling.executor_config import ExecutorConfig, GangSupport
 from core.domain.scheduling.launches import Launch, LaunchStatus, Note, Phase
 from core.domain.scheduling.ranges import Ended, Later
@@ -118,7 +119,7 @@ class DispatcherRig:
             "workers": 2,
         }
         submission = Submission(**defaults | fields)
-        return self.platform.submissions.simulations.submit(submission)[0].id
+        return self.platform.submissions.simulations.submit(LOCAL_CALLER, submission)[0].id
 
     def until(self, condition: Callable[[], object]) -> None:
         def condition_after_step() -> bool:
@@ -187,14 +188,16 @@ class DispatcherRig:
 
     def results(self, id: str) -> list[dict[str, Any]]:
         """Return the results of a simulation that has ended."""
-        return [json.loads(text) for text in b"".join(self.platform.analysis.results.lines(id)).splitlines()]
+        return [
+            json.loads(text) for text in b"".join(self.platform.analysis.results.lines(LOCAL_CALLER, id)).splitlines()
+        ]
 
     def messages(self, id: str) -> list[str]:
         with self.platform.database.read() as c:
             return [body["message"] for body in events.bodies(c, id, "launch")]
 
     def state(self, id: str) -> State:
-        return self.platform.submissions.simulations.get(id).state
+        return self.platform.submissions.simulations.get(LOCAL_CALLER, id).state
 
     def end(self, id: str, state: State = State.SUCCEEDED) -> None:
         def finalized() -> bool:
@@ -207,7 +210,7 @@ class DispatcherRig:
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[DispatcherRig]:
     with dispatcher_rig(tmp_path, sqlite_database(tmp_path / "platform.db")) as rig:
-        rig.platform.files.models.add((MODEL,), filename="model.py", name="mine")
+        rig.platform.files.models.add(LOCAL_CALLER, (MODEL,), filename="model.py", name="mine")
         yield rig
 
 
@@ -248,7 +251,7 @@ def dispatcher_rig(home: Path, database: Database, objects: ObjectStore | None =
 
     def ends_early(id: str) -> bool:
         with database.read() as c:
-            row = simulations.find(c, id)
+            row = simulations.find(c, PLATFORM, id)
         return row.outcome is not None or row.state == State.CANCELLING
 
     platform.notifier.enqueue = run_or_enqueue  # type: ignore[method-assign]
@@ -268,7 +271,9 @@ def test_simulations_spread_over_the_executors(rig: DispatcherRig) -> None:
     first, second = rig.submit(), rig.submit()
     assert {rig.launch(first)[0].name, rig.launch(second)[0].name} == {"east", "west"}
     third = rig.submit()
-    rig.until(lambda: rig.platform.submissions.simulations.get(third).reason == "waits for 2 free workers")
+    rig.until(
+        lambda: rig.platform.submissions.simulations.get(LOCAL_CALLER, third).reason == "waits for 2 free workers"
+    )
     assert rig.state(third) is State.QUEUED
 
 
@@ -279,7 +284,7 @@ def test_a_simulation_says_what_is_prepared_for_it_before_the_job_that_prepares_
     id = rig.submit()
     rig.until(lambda: rig.state(id) is State.STAGING)
     expected = "waits for a preparation slot: its files are prepared for (east|west)"
-    assert re.fullmatch(expected, rig.platform.submissions.simulations.get(id).reason or "")
+    assert re.fullmatch(expected, rig.platform.submissions.simulations.get(LOCAL_CALLER, id).reason or "")
 
 
 def test_a_launch_whose_tasks_all_have_results_makes_room_before_its_summary_is_written(rig: DispatcherRig) -> None:
@@ -321,7 +326,7 @@ def test_a_simulation_of_a_lost_executor_continues_on_another_and_each_task_coun
         rig.play(launch)  # its runners continue, and their reports are refused
     rig.play(other)
     rig.end(id)
-    results = rig.platform.submissions.simulations.get(id)
+    results = rig.platform.submissions.simulations.get(LOCAL_CALLER, id)
     assert (results.tasks.done, results.tasks.failed, results.attempt) == (40, 0, 2)
     assert list(executor.launches) == [launch.id]
     executor.unreachable = False
@@ -352,7 +357,7 @@ def test_a_launch_with_heartbeats_is_not_lost_with_an_unreachable_executor(rig: 
     assert rig.platform.scheduling.leases.report(identity, report).accepted
     rig.play(launch)
     rig.end(id)
-    assert rig.platform.submissions.simulations.get(id).attempt == 1
+    assert rig.platform.submissions.simulations.get(LOCAL_CALLER, id).attempt == 1
 
 
 def test_an_unreachable_executor_is_called_with_exponential_back_off(rig: DispatcherRig, clock: Clock) -> None:
@@ -411,7 +416,9 @@ def test_a_simulation_waits_without_limit_for_an_executor_that_accepts_no_launch
     )
     assert rig.state(id) not in {State.ERRORED, State.FAILED}
     rig.until(lambda: rig.state(id) is State.QUEUED)
-    rig.until(lambda: "failed calling webhook" in (rig.platform.submissions.simulations.get(id).reason or ""))
+    rig.until(
+        lambda: "failed calling webhook" in (rig.platform.submissions.simulations.get(LOCAL_CALLER, id).reason or "")
+    )
     rig.east.refuses_launches = False
     assert rig.launch(id)[0] is rig.east
 
@@ -425,9 +432,9 @@ def test_a_missing_permission_ends_a_simulation_unless_it_was_granted_before(rig
         rig.play(launch, 10)
         rig.east.refusal = NotGranted("Grant it to create jobsets in windtunnel-default.")
         rig.east.end(launch.id, 1, "its namespace was deleted")
-        rig.until(lambda: rig.platform.submissions.simulations.get(id).attempt > 2)
-        assert "Grant it" in (rig.platform.submissions.simulations.get(id).reason or "")
-        rig.platform.submissions.simulations.cancel(id)
+        rig.until(lambda: rig.platform.submissions.simulations.get(LOCAL_CALLER, id).attempt > 2)
+        assert "Grant it" in (rig.platform.submissions.simulations.get(LOCAL_CALLER, id).reason or "")
+        rig.platform.submissions.simulations.cancel(LOCAL_CALLER, id)
     else:
         rig.east.refusal = NotGranted("Grant it to create jobsets in windtunnel-default.")
         id = rig.submit()
@@ -445,12 +452,14 @@ def test_a_simulation_whose_queue_is_not_allowed_any_more_ends_with_the_setting(
     restarted = {name: ManagedExecutor(config, executors[name]) for name, config in shortened.items()}
     rig.configure(*restarted.values())
     rig.until(lambda: rig.state(waiting) is State.ERRORED)
-    assert "allowed.queue (empty)" in (rig.platform.submissions.simulations.get(waiting).reason or "")
+    assert "allowed.queue (empty)" in (rig.platform.submissions.simulations.get(LOCAL_CALLER, waiting).reason or "")
     assert rig.state(running) is State.RUNNING
     executor.end(launch.id, 1, "its node was lost")
     rig.until(lambda: rig.state(running) is State.ERRORED)
-    assert "placement.queue: team-a is not in" in (rig.platform.submissions.simulations.get(running).reason or "")
-    assert rig.platform.submissions.simulations.get(running).tasks.done == 10
+    assert "placement.queue: team-a is not in" in (
+        rig.platform.submissions.simulations.get(LOCAL_CALLER, running).reason or ""
+    )
+    assert rig.platform.submissions.simulations.get(LOCAL_CALLER, running).tasks.done == 10
     for managed in restarted.values():
         managed.close()
 
@@ -462,7 +471,9 @@ def test_a_simulation_moves_to_an_executor_that_allows_its_queue(rig: Dispatcher
     first, second = rig.submit(placement={"queue": "team-a"}), rig.submit(placement={"queue": "team-a"})
     executor, launch = rig.launch(first)
     assert executor is rig.west
-    rig.until(lambda: rig.platform.submissions.simulations.get(second).reason == "waits for 2 free workers")
+    rig.until(
+        lambda: rig.platform.submissions.simulations.get(LOCAL_CALLER, second).reason == "waits for 2 free workers"
+    )
     rig.play(launch)
     rig.end(first)
     assert rig.launch(second)[0] is rig.west and not rig.east.launches
@@ -475,7 +486,7 @@ def test_a_launch_that_can_never_start_ends_at_once_with_the_reason(rig: Dispatc
     reason = "The image windtunnel-onnx:1 cannot be pulled: check its name and the pull secret."
     executor.reported = {"phase": Phase.STARTING, "hopeless": True, "reason": reason}
     rig.until(lambda: rig.state(id) is State.ERRORED)
-    assert rig.platform.submissions.simulations.get(id).reason == reason
+    assert rig.platform.submissions.simulations.get(LOCAL_CALLER, id).reason == reason
     assert launch.id not in executor.launches
 
 
@@ -497,11 +508,11 @@ def test_the_number_of_workers_of_a_running_simulation_changes_without_a_restart
     id = rig.submit(workers=1)
     executor, launch = rig.launch(id)
     rig.play(launch, 5)
-    rig.platform.submissions.simulations.resize(id, 2)
+    rig.platform.submissions.simulations.resize(LOCAL_CALLER, id, 2)
     rig.until(lambda: executor.launches[launch.id].workers == 2)
     rig.play(launch)
     rig.end(id)
-    assert rig.platform.submissions.simulations.get(id).attempt == 1
+    assert rig.platform.submissions.simulations.get(LOCAL_CALLER, id).attempt == 1
 
 
 def test_an_executor_that_cannot_resize_a_launch_says_so_and_the_launch_continues(rig: DispatcherRig) -> None:
@@ -509,7 +520,7 @@ def test_an_executor_that_cannot_resize_a_launch_says_so_and_the_launch_continue
     id = rig.submit(workers=1)
     _, launch = rig.launch(id)
     rig.play(launch, 5)
-    rig.platform.submissions.simulations.resize(id, 2)
+    rig.platform.submissions.simulations.resize(LOCAL_CALLER, id, 2)
     rig.until(lambda: rig.messages(id))
     for _ in range(3):
         rig.dispatcher.step()

@@ -7,6 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from common.errors import PlatformError, Unsupported
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.launches import Launch
 from core.domain.scheduling.states import State
 from core.services.scheduling.snapshots import LiveLaunch
@@ -45,7 +46,7 @@ def test_the_end_of_a_launch_and_the_requeue_of_its_simulation_are_one_transacti
     rig.platform.database.write(lambda c: c.execute(text("DROP TRIGGER refusal")))
     rig.play(launch)
     rig.end(id)
-    assert rig.platform.submissions.simulations.get(id).attempt == 1
+    assert rig.platform.submissions.simulations.get(LOCAL_CALLER, id).attempt == 1
 
 
 def test_a_stale_snapshot_does_not_end_a_launch_that_has_started_since(rig: DispatcherRig) -> None:
@@ -59,7 +60,7 @@ def test_a_stale_snapshot_does_not_end_a_launch_that_has_started_since(rig: Disp
     rig.play(other, 10)
     rig.dispatch.requeue(stale, "its status was late")
     assert (rig.active_launches, rig.state(id)) == ({other.id}, State.RUNNING)
-    assert rig.platform.submissions.simulations.get(id).attempt == 2
+    assert rig.platform.submissions.simulations.get(LOCAL_CALLER, id).attempt == 2
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_a_launch_that_cannot_be_deleted_does_not_block_its_executor(rig: Dispat
         cancel(id)
 
     executor.cancel = forbidden  # type: ignore[method-assign]
-    rig.platform.submissions.simulations.cancel(cancelled)
+    rig.platform.submissions.simulations.cancel(LOCAL_CALLER, cancelled)
     rig.until(lambda: rig.state(cancelled) is State.CANCELLED)
     rig.managed["east"].search_orphans_soon()
     for _ in range(3):
@@ -128,7 +129,7 @@ def test_a_launch_of_an_executor_that_was_removed_continues_elsewhere_or_ends(
     remaining = [managed for name, managed in rig.managed.items() if name != executor.name]
     rig.configure(*remaining)
     if cancelled:
-        rig.platform.submissions.simulations.cancel(id)
+        rig.platform.submissions.simulations.cancel(LOCAL_CALLER, id)
         rig.until(lambda: rig.state(id) is State.CANCELLED)
         assert not rig.active_launches
         return

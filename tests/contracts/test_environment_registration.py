@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from common.errors import BadRequirements, NotPlayable
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.submissions.submission import Submission
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
@@ -65,12 +66,12 @@ def register(platform: Platform, files: Mapping[str, bytes] = FILES, **described
     """Register an environment; return the version when the registration has ended."""
     description = {"extends": "openenv", "generate": {"count": 4}, "openenv": {"steps": 9}} | described
     body = tar({"dataset.json": json.dumps(description).encode(), **files}, "w")
-    upload = platform.files.uploads.create(len(body))
-    platform.files.uploads.append(upload.id, 0, iter([body]))
-    id = str(platform.catalogue.datasets.register("corridor", {"upload": upload.id})["id"])
+    upload = platform.files.uploads.create(LOCAL_CALLER, len(body))
+    platform.files.uploads.append(LOCAL_CALLER, upload.id, 0, iter([body]))
+    id = str(platform.catalogue.datasets.register(LOCAL_CALLER, "corridor", {"upload": upload.id})["id"])
     platform.jobs.dataset_registration.register(id)
     assert not list(platform.jobs.dataset_registration._scratch.glob("environment-*")), "a registration left its folder"
-    return platform.catalogue.datasets.get(id)
+    return platform.catalogue.datasets.get(LOCAL_CALLER, id)
 
 
 def test_an_environment_becomes_a_version_with_its_lock_and_its_fields(platform: Platform, tmp_path: Path) -> None:
@@ -96,13 +97,13 @@ def test_an_environment_becomes_a_version_with_its_lock_and_its_fields(platform:
             ],
         },
     }
-    files = {entry["path"] for entry in platform.catalogue.datasets.files("corridor")[0]}
+    files = {entry["path"] for entry in platform.catalogue.datasets.files(LOCAL_CALLER, "corridor")[0]}
     made = {f"converted/{name}" for name in ("environment.json", "requirements.lock", "scenarios.ndjson")}
     assert files == {"dataset.json", *FILES} | made
     again = register(platform)
     assert (again["version"], again["digest"]) == (version["version"], version["digest"])
 
-    dataset = platform.catalogue.datasets.find("corridor")
+    dataset = platform.catalogue.datasets.find(LOCAL_CALLER, "corridor")
     folder = platform.scheduling.staging.folder(platform.catalogue.datasets.frozen(dataset), "simulation")
     assert (folder / "environment" / "plain" / "server" / "app.py").read_bytes() == FILES["server/app.py"]
     assert (folder / "packages" / "uvicorn" / "server.py").stat().st_nlink > 1, "packages are hard links"
@@ -152,4 +153,4 @@ def test_an_environment_that_cannot_be_played_is_refused_with_the_reason(
 
 def test_the_template_is_refused_with_the_next_step(platform: Platform) -> None:
     with pytest.raises(NotPlayable, match=r"register a dataset that extends it.*docs/datasets.md"):
-        platform.submissions.simulations.submit(Submission(dataset="openenv", runtime="python"))
+        platform.submissions.simulations.submit(LOCAL_CALLER, Submission(dataset="openenv", runtime="python"))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from common.errors import StoreUnavailable
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.states import State
 from core.store.database import Database
 from tests.api.answers import MODEL
@@ -89,7 +90,7 @@ def test_simulations_end_whichever_transaction_of_a_pass_fails(
         home = tmp_path / str(failing)
         home.mkdir()
         with dispatcher_rig(home, sqlite_database(home / "platform.db")) as rig:
-            rig.platform.files.models.add((MODEL,), filename="model.py", name="mine")
+            rig.platform.files.models.add(LOCAL_CALLER, (MODEL,), filename="model.py", name="mine")
             transactions = play_three(rig, failing, committed=committed)
         failing += len(STRIDES)
     assert failing > 30, "there are as many transactions in three passes"

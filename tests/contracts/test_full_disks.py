@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import StorageFull
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.states import State
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import PlatformOptions, build
@@ -54,13 +55,13 @@ def test_results_that_do_not_fit_on_the_disk_are_named_in_the_reason_and_in_an_e
     for _ in range(3):
         with pytest.raises(StorageFull):
             leases.report(runner, report)
-        waiting = platform.submissions.simulations.get(id)
+        waiting = platform.submissions.simulations.get(LOCAL_CALLER, id)
         assert waiting.state is State.RUNNING
         assert waiting.reason and "The disk, or the object store, is full." in waiting.reason
     assert storage_events(rig, id) == [False], "an event for each change, not for each attempt"
     disk.empty()
     assert leases.report(runner, report).accepted
-    assert platform.submissions.simulations.get(id).reason is None
+    assert platform.submissions.simulations.get(LOCAL_CALLER, id).reason is None
     assert storage_events(rig, id) == [False, True]
 
 
@@ -75,7 +76,7 @@ def test_a_simulation_whose_inputs_do_not_fit_on_this_node_waits_for_space_witho
     disk.fill()
     for _ in range(2 * ATTEMPTS):
         stage(platform, staging, id)
-        waiting = platform.submissions.simulations.get(id)
+        waiting = platform.submissions.simulations.get(LOCAL_CALLER, id)
         assert waiting.state is State.QUEUED and waiting.next_attempt_at is not None
         assert waiting.reason and "disk" in waiting.reason and "full" in waiting.reason
     with platform.database.read() as c:
@@ -90,8 +91,8 @@ def test_a_simulation_that_waits_for_space_in_the_node_cache_keeps_none_from_oth
     rig: DispatcherRig, tmp_path: Path
 ) -> None:
     platform = rig.platform
-    mine = platform.files.models.get("mine")
-    theirs = platform.files.models.add((MODEL, b"# theirs\n"), filename="model.py", name="theirs")
+    mine = platform.files.models.get(LOCAL_CALLER, "mine")
+    theirs = platform.files.models.add(LOCAL_CALLER, (MODEL, b"# theirs\n"), filename="model.py", name="theirs")
     share_environments(tmp_path)
     cache = NodeCache(tmp_path / "node", platform.store, capacity=mine.size + theirs.size - 1)
     staging = staging_on(platform, cache, tmp_path)
@@ -100,7 +101,7 @@ def test_a_simulation_that_waits_for_space_in_the_node_cache_keeps_none_from_oth
     assert is_prepared(platform, running)
     cache.hold("sha256:" + "0" * 64, waiting)  # an input that it had before
     stage(platform, staging, waiting)
-    reason = platform.submissions.simulations.get(waiting).reason
+    reason = platform.submissions.simulations.get(LOCAL_CALLER, waiting).reason
     assert reason and "when some simulations have ended" in reason
     holders: set[str] = set()
     cache.sweep(lambda found: holders.update(found) or found)  # type: ignore[func-returns-value]
@@ -117,7 +118,7 @@ def test_inputs_that_can_never_fit_end_a_simulation_at_once(rig: DispatcherRig, 
     cache = NodeCache(tmp_path / "node", platform.store, capacity=1)
     staging = staging_on(platform, cache, tmp_path)
     stage(platform, staging, id)
-    ended = platform.submissions.simulations.get(id)
+    ended = platform.submissions.simulations.get(LOCAL_CALLER, id)
     assert ended.state is State.ERRORED
     assert ended.reason and "raise WINDTUNNEL_CACHE_CAPACITY" in ended.reason
 
@@ -135,13 +136,13 @@ def test_a_registration_that_does_not_fit_on_a_disk_ends_with_that_reason(
     )
     manifest = json.dumps({"path": "a", "digest": "sha256:" + "0" * 64, "size": 3}).encode()
     body = {"objects": tar({"a": b"1"}, "w"), "scratch": manifest}[full]
-    upload = platform.files.uploads.create(len(body))
-    platform.files.uploads.append(upload.id, 0, iter([body]))
+    upload = platform.files.uploads.create(LOCAL_CALLER, len(body))
+    platform.files.uploads.append(LOCAL_CALLER, upload.id, 0, iter([body]))
     source = {"objects": {"upload": upload.id}, "scratch": {"manifest": {"upload": upload.id}}}[full]
-    version = platform.catalogue.datasets.register("a", source)["id"]
+    version = platform.catalogue.datasets.register(LOCAL_CALLER, "a", source)["id"]
     disk.fill()
     platform.jobs.dataset_registration.register(version)
-    dataset = platform.catalogue.datasets.get(version)
+    dataset = platform.catalogue.datasets.get(LOCAL_CALLER, version)
     assert dataset["state"] == "failed" and "ree some space" in dataset["reason"], dataset
 
 

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from common.errors import Conflict
+from core.domain.access.scopes import PLATFORM
 from core.domain.scheduling.admission import FreeCapacity
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.states import State
@@ -89,7 +90,7 @@ class World:
             lambda c: simulations.move(
                 c,
                 "s2",
-                (state := State(simulations.find(c, "s2").state)),
+                (state := State(simulations.find(c, PLATFORM, "s2").state)),
                 State.CANCELLING if state is not State.QUEUED else State.CANCELLED,
                 self.clock.now,
                 **({"summary": "{}"} if state is State.QUEUED else {}),

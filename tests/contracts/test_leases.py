@@ -37,7 +37,7 @@ def begin(database: Database, total: int, align: int = 1) -> None:
             c.execute(table.delete())
         row = {
             "id": SIMULATION,
-            "project": "p",
+            "project": "default",
             "state": "running",
             "spec": "{}",
             "provenance": "{}",

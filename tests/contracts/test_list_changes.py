@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from common.errors import TooManyStreams
+from core.domain.access.scopes import LOCAL_CALLER, PLATFORM
 from core.domain.scheduling.states import State
 from core.notifications.change_notifier import ChangeNotifier, simulation_waiters
 from core.notifications.local_notifier import LocalNotifier
@@ -32,7 +33,7 @@ def changes_of(database: Database, slots: int = 2) -> ListChanges:
 @contextmanager
 def following(changes: ListChanges, after: int | None = None) -> Iterator[Iterator[Changes | None]]:
     """Follow the changes; the stream is closed at the end, as by a client that goes away."""
-    stream = changes.follow(after, heartbeat=60.0)
+    stream = changes.follow(LOCAL_CALLER, after, heartbeat=60.0)
     try:
         yield stream
     finally:
@@ -65,7 +66,7 @@ def test_submissions_changes_and_deletions_are_reported_once(database: Database,
         assert message(stream).ids == ("s1",)
         database.write(lambda c: events.say(c, "s2", "progress", {}, clock.now + 3))
         assert message(stream).ids == ("s2",)
-        database.write(lambda c: simulations.delete(c, "s1", clock.now + 4))
+        database.write(lambda c: simulations.delete(c, PLATFORM, "s1", clock.now + 4))
         assert message(stream) == Changes(("s1",), False, int((clock.now + 4) * 1e6))
 
 
@@ -94,7 +95,7 @@ def test_a_resumed_stream_begins_with_what_has_changed_meanwhile(database: Datab
 def test_a_stream_after_a_time_begins_with_the_first_change(database: Database, clock: Clock) -> None:
     submit(database, "s1", now=clock.now)
     clock.now += 100
-    stream = changes_of(database).follow(int(clock.now * 1e6), heartbeat=0.1)
+    stream = changes_of(database).follow(LOCAL_CALLER, int(clock.now * 1e6), heartbeat=0.1)
     assert next(stream) is None, "nothing has changed"
     submit(database, "s2", now=clock.now + 1)
     assert message(stream).ids == ("s2",)
@@ -131,10 +132,10 @@ def test_dry_runs_are_not_reported(database: Database, clock: Clock) -> None:
 def test_a_quiet_stream_has_heartbeats_and_ends_when_the_waiters_are_closed(database: Database) -> None:
     notifier = ChangeNotifier(database, LocalNotifier(), interval=0.02)
     waiters = simulation_waiters(notifier, slots=1)
-    stream = ListChanges(database, waiters).follow(heartbeat=0.1)
+    stream = ListChanges(database, waiters).follow(LOCAL_CALLER, heartbeat=0.1)
     assert message(stream).ids == () and next(stream) is None and waiters.waiting == 1
     with pytest.raises(TooManyStreams):
-        next(ListChanges(database, waiters).follow())
+        next(ListChanges(database, waiters).follow(LOCAL_CALLER))
     closing = threading.Timer(0.05, waiters.close)
     closing.start()
     with pytest.raises(TooManyStreams):

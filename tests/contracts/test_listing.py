@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, insert, text
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import CUT, LONGEST, NO_COMPARISON, Listing, search_text, words_of
 from core.store import listing, simulations
@@ -25,7 +26,7 @@ DIGESTS = [f"sha256:{number:064x}" for number in range(3)]
 NAMES = ("street", "Street-2", "noop")
 VALUES = ("main", "Main", "a%b_c", 'q"uote', "back\\slash", "[*?]^", "ähre", "", "main ")
 WORDS = ("STREET", "main", "team=", "a%b", "01k", "01k" + "0" * 22, "0", "ÄHRE", "nothing", '"', "[*", "?", "*")
-ROW = {"project": "p", "spec": "{}", "provenance": "{}", "created_at": 0.0}
+ROW = {"project": "default", "spec": "{}", "provenance": "{}", "created_at": 0.0}
 
 
 @dataclass(frozen=True)
@@ -138,10 +139,10 @@ def test_pages_and_counts_are_those_of_a_plain_filter(database: Database, drawn:
         expected = [listed.row["id"] for listed in reversed(rows) if listed.meets(filters)]
         ids: list[str] = []
         with database.read() as c:
-            while page := listing.page(c, filters, after=ids[-1] if ids else None, limit=limit):
+            while page := listing.page(c, LOCAL_CALLER.scope, filters, after=ids[-1] if ids else None, limit=limit):
                 assert len(page) <= limit
                 ids += [row.id for row in page]
-            counts = listing.counts(c, filters)
+            counts = listing.counts(c, LOCAL_CALLER.scope, filters)
         assert ids == expected
         in_any_state = replace(filters, states=())
         assert counts == Counter(State(listed.row["state"]) for listed in rows if listed.meets(in_any_state))
@@ -154,7 +155,10 @@ def test_a_label_beyond_the_longest_search_text_is_still_compared_exactly(databa
     store(database, [Listed(row, labels)])
     with database.read() as c:
         for value, number in (("Here", 1), ("here", 0), ("Her", 0)):
-            assert len(listing.page_ids(c, Listing(labels=(("zone", value),)), after=None, limit=9)) == number
+            assert (
+                len(listing.page_ids(c, LOCAL_CALLER.scope, Listing(labels=(("zone", value),)), after=None, limit=9))
+                == number
+            )
         search = c.execute(text("SELECT search FROM simulations")).scalar_one()
     assert search.startswith(CUT) and len(search.encode()) <= LONGEST
 
@@ -202,8 +206,10 @@ def test_filters_that_match_nearly_nothing_read_an_index_and_no_row(
     for filters, index in SELECTIVE:
 
         def read(c: Connection, filters: Listing = filters) -> None:
-            assert len(listing.page_ids(c, filters, after=None, limit=51)) == (filters.model == "rare")
-            listing.counts(c, filters)
+            assert len(listing.page_ids(c, LOCAL_CALLER.scope, filters, after=None, limit=51)) == (
+                filters.model == "rare"
+            )
+            listing.counts(c, LOCAL_CALLER.scope, filters)
 
         plan = plan_of(many, read)
         # PostgreSQL may have another plan for as few rows as these.
@@ -250,7 +256,7 @@ def test_simulations_of_an_earlier_version_are_listed_and_found_after_the_migrat
     dataset = {"name": "noop", "version": "7", "digest": DIGESTS[1]}
     insert = text(
         "INSERT INTO simulations(id, project, state, spec, provenance, dataset, runtime, model, digest, labels,"
-        " created_at) VALUES(:id, 'p', 'queued', '{}', :provenance, 'noop', 'python', 'Mine', 'd', :labels, 0)"
+        " created_at) VALUES(:id, 'default', 'queued', '{}', :provenance, 'noop', 'python', 'Mine', 'd', :labels, 0)"
     )
     values = [
         {"id": f"01k{number:023d}", "provenance": json.dumps({"dataset": dataset}), "labels": f'{{"n":"v{number}"}}'}
@@ -265,7 +271,7 @@ def test_simulations_of_an_earlier_version_are_listed_and_found_after_the_migrat
             Listing(dataset_version="7", labels=(("n", "v2345"),)),
             Listing(dataset_digest=DIGESTS[1], model="Mine", words=("v2345",)),
         ):
-            assert listing.page_ids(c, filters, after=None, limit=9) == [values[2345]["id"]]
-        assert listing.counts(c, Listing(words=("mine",))) == {State.QUEUED: 2500}
+            assert listing.page_ids(c, LOCAL_CALLER.scope, filters, after=None, limit=9) == [values[2345]["id"]]
+        assert listing.counts(c, LOCAL_CALLER.scope, Listing(words=("mine",))) == {State.QUEUED: 2500}
         assert c.execute(text(f"SELECT count(*) FROM simulations WHERE {LISTED_ROWS}")).scalar_one() == 2500
     database.close()

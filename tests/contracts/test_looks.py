@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from common.errors import (
     UnknownSimulation,
     UnknownTaskFile,
 )
+from core.domain.access.scopes import LOCAL_CALLER, Caller
 from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.local_notifier import LocalNotifier
 from core.services.scheduling.runner_looks import RunnerLooks
@@ -66,8 +68,11 @@ def two(database: Database) -> Iterator[TwoProcesses]:
     processes.close()
 
 
-def read(looks: TaskLooks, path: str = "logs/0", by: str = "me", **options: Any) -> LookedAt:
-    return looks.read(SIMULATION, 0, path, by=by, **{"offset": 0, "length": 100, "wait": 0.0, **options})
+ME = replace(LOCAL_CALLER, address="me")
+
+
+def read(looks: TaskLooks, path: str = "logs/0", caller: Caller = ME, **options: Any) -> LookedAt:
+    return looks.read(caller, SIMULATION, 0, path, **{"offset": 0, "length": 100, "wait": 0.0, **options})
 
 
 def test_a_look_is_answered_by_the_runner_and_recorded(two: TwoProcesses) -> None:
@@ -76,19 +81,19 @@ def test_a_look_is_answered_by_the_runner_and_recorded(two: TwoProcesses) -> Non
     assert (seen.data, seen.answer.start, seen.answer.size) == (b"residuals", 3, 9)
     entry = LookedEntry("0", "file", 9, 1.5)
     two.answer(lambda look: (LookAnswer(look.id, entries=[entry]), b""))
-    assert two.looks.list(SIMULATION, 0, "logs", by="me").answer.entries == [entry]
+    assert two.looks.list(ME, SIMULATION, 0, "logs").answer.entries == [entry]
     two.answer(lambda look: (LookAnswer(look.id, size=9), b"abc"))
     read(two.looks)
     two.answer(lambda look: (LookAnswer(look.id, size=9), b"abc"))
-    read(two.looks, by="another")
-    records = two.looks.records(SIMULATION, 0, 10)
+    read(two.looks, caller=replace(ME, address="another"))
+    records = two.looks.records(LOCAL_CALLER, SIMULATION, 0, 10)
     assert {(row.kind, row.path, row.looked_by, row.times, row.bytes) for row in records} == {
         ("read", "logs/0", "me", 2, 12),
         ("list", "logs", "me", 1, 0),
         ("read", "logs/0", "another", 1, 3),
     }
     assert all(0 < row.first_at <= row.last_at for row in records)
-    assert two.looks.records(SIMULATION, 2, 10) == records[2:]
+    assert two.looks.records(LOCAL_CALLER, SIMULATION, 2, 10) == records[2:]
     with two.database.read() as c:
         assert c.scalar(text("SELECT count(*) FROM look_requests")) == 0
 
@@ -106,7 +111,7 @@ def test_a_look_that_sees_nothing_says_why_and_is_recorded(
     two.answer(lambda look: (LookAnswer(look.id, **answer), b""))
     with pytest.raises(error, match=answer["problem"]):
         read(two.looks)
-    [record] = two.looks.records(SIMULATION, 0, 10)
+    [record] = two.looks.records(LOCAL_CALLER, SIMULATION, 0, 10)
     assert (record.times, record.bytes) == (1, 0)
 
 
@@ -148,7 +153,7 @@ def test_a_look_is_taken_once(two: TwoProcesses, monkeypatch: pytest.MonkeyPatch
 
 def test_only_running_programs_that_a_runner_leads_are_looked_into(two: TwoProcesses, database: Database) -> None:
     with pytest.raises(UnknownSimulation):
-        two.looks.list("none", 0, "", by="me")
+        two.looks.list(ME, "none", 0, "")
     for spec in (
         {},
         {"gang": {"size": 2, "operator": "trainer", "runtime_ref": "x"}},
@@ -160,7 +165,7 @@ def test_only_running_programs_that_a_runner_leads_are_looked_into(two: TwoProce
     database.write(lambda c: c.execute(update(simulations).values(spec=json.dumps(SPEC), state="queued")))
     with pytest.raises(TaskNotAtWork, match="is queued"):
         read(two.looks)
-    assert two.looks.records(SIMULATION, 0, 10) == []
+    assert two.looks.records(LOCAL_CALLER, SIMULATION, 0, 10) == []
 
 
 def test_without_the_operators_permission_there_are_no_looks(database: Database) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from api.rendering import scenario_map
+from core.domain.access.scopes import LOCAL_CALLER
 from core.notifications.local_notifier import LocalNotifier
 from core.services.datasets.map_conversion import MapLimits
 from core.services.platform import Platform, PlatformOptions, build
@@ -55,9 +56,9 @@ def request_version(platform: Platform, files: Mapping[str, bytes], **described:
     """Request a version with maps; return its id."""
     description = {"extends": "car_street", "generate": {"count": 6}} | described
     body = tar({"dataset.json": json.dumps(description).encode(), **files}, "w")
-    upload = platform.files.uploads.create(len(body))
-    platform.files.uploads.append(upload.id, 0, iter([body]))
-    return str(platform.catalogue.datasets.register("towns", {"upload": upload.id})["id"])
+    upload = platform.files.uploads.create(LOCAL_CALLER, len(body))
+    platform.files.uploads.append(LOCAL_CALLER, upload.id, 0, iter([body]))
+    return str(platform.catalogue.datasets.register(LOCAL_CALLER, "towns", {"upload": upload.id})["id"])
 
 
 def register(platform: Platform, source: bytes, path: str = "town.xodr", **described: Any) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def register(platform: Platform, source: bytes, path: str = "town.xodr", **descr
     id = request_version(platform, {path: source}, **described)
     platform.jobs.dataset_registration.register(id)
     assert not list((platform.jobs.dataset_registration._scratch).glob("map-*")), "a conversion left its folder"
-    return platform.catalogue.datasets.get(id)
+    return platform.catalogue.datasets.get(LOCAL_CALLER, id)
 
 
 def reason(version: Mapping[str, Any]) -> str:
@@ -82,8 +83,8 @@ def test_equal_maps_are_the_same_version_with_equal_networks_and_scenarios(platf
     assert (second["version"], second["digest"]) == (first["version"], first["digest"])
     with_seed = register(platform, town(), generate={"count": 6, "seed": 1})
     assert (with_seed["version"], with_seed["tasks"]) == ("2", 6)
-    files = {entry["path"]: entry["digest"] for entry in platform.catalogue.datasets.files("towns@1")[0]}
-    others = {entry["path"]: entry["digest"] for entry in platform.catalogue.datasets.files("towns@2")[0]}
+    files = {entry["path"]: entry["digest"] for entry in platform.catalogue.datasets.files(LOCAL_CALLER, "towns@1")[0]}
+    others = {entry["path"]: entry["digest"] for entry in platform.catalogue.datasets.files(LOCAL_CALLER, "towns@2")[0]}
     assert files["converted/town.net.xml"] == others["converted/town.net.xml"]
     assert files["converted/scenarios.ndjson"] != others["converted/scenarios.ndjson"]
     assert files.keys() == {"dataset.json", "town.xodr"} | {
@@ -100,7 +101,7 @@ def test_what_a_map_loses_is_said_with_counts_and_examples(platform: Platform) -
     dropped = {item["what"]: item for item in report["dropped"]}
     assert dropped["pavements"] == {"what": "pavements", "count": 8, "examples": ["road 0", "road 0", "road 1"]}
     assert dropped["slopes: the street is flat"]["count"] == 4
-    scenario = platform.catalogue.datasets.scenarios("towns")[0][0]
+    scenario = platform.catalogue.datasets.scenarios(LOCAL_CALLER, "towns")[0][0]
     assert (scenario["street"], scenario["dropped"]) == ("town", report["dropped"])
 
 
@@ -112,20 +113,25 @@ def test_an_extract_may_be_compressed_and_its_loss_is_said(platform: Platform) -
 
 def test_a_network_that_was_converted_is_a_map_too(platform: Platform) -> None:
     register(platform, town())
-    network = b"".join(platform.catalogue.datasets.file("towns", "converted/town.net.xml").read(0, 1 << 20))
+    network = b"".join(
+        platform.catalogue.datasets.file(LOCAL_CALLER, "towns", "converted/town.net.xml").read(0, 1 << 20)
+    )
     version = register(platform, network, "own.net.xml")
     assert (version["state"], version["maps"][0]["format"], version["maps"][0]["edges"]) == ("ready", "sumo", 8)
 
 
 def test_own_scenarios_name_roads_of_the_map(platform: Platform) -> None:
     register(platform, town())
-    drawn = platform.catalogue.datasets.scenarios("towns")[0][0]
+    drawn = platform.catalogue.datasets.scenarios(LOCAL_CALLER, "towns")[0][0]
     line = {name: value for name, value in drawn.items() if name != "dropped"}
     described = {"maps": [{"file": "town.xodr", "name": "town"}], "scenarios": "lines.ndjson", "generate": None}
     body = {"town.xodr": town(), "lines.ndjson": json.dumps(line).encode()}
     id = request_version(platform, body, **described)
     platform.jobs.dataset_registration.register(id)
-    assert (platform.catalogue.datasets.get(id)["state"], platform.catalogue.datasets.get(id)["tasks"]) == ("ready", 1)
+    assert (
+        platform.catalogue.datasets.get(LOCAL_CALLER, id)["state"],
+        platform.catalogue.datasets.get(LOCAL_CALLER, id)["tasks"],
+    ) == ("ready", 1)
     for change, expected in (
         ({"route": ["nowhere"]}, "no road nowhere"),
         ({"route": [line["route"][0], "x"]}, "is not connected"),
@@ -134,7 +140,7 @@ def test_own_scenarios_name_roads_of_the_map(platform: Platform) -> None:
     ):
         id = request_version(platform, body | {"lines.ndjson": json.dumps(line | change).encode()}, **described)
         platform.jobs.dataset_registration.register(id)
-        assert expected in reason(platform.catalogue.datasets.get(id)), change
+        assert expected in reason(platform.catalogue.datasets.get(LOCAL_CALLER, id)), change
 
 
 LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10 if n else "lol"}">' for n in range(10))
@@ -191,7 +197,7 @@ def test_files_in_the_platforms_own_folder_are_refused(platform: Platform) -> No
     files = {"town.xodr": town(), "Converted/town.net.xml": b"<net/>"}
     id = request_version(platform, files, maps=[{"file": "town.xodr", "name": "town"}])
     platform.jobs.dataset_registration.register(id)
-    assert "writes the folder converted/" in reason(platform.catalogue.datasets.get(id))
+    assert "writes the folder converted/" in reason(platform.catalogue.datasets.get(LOCAL_CALLER, id))
 
 
 def test_a_map_without_a_route_of_useful_length_is_refused(platform: Platform) -> None:
@@ -219,10 +225,12 @@ def test_a_version_that_is_deleted_during_its_conversion_ends_the_conversion(pla
     job = threading.Thread(target=platform.jobs.dataset_registration.register, args=(id,))
     job.start()
     until(
-        lambda: "converting" in platform.catalogue.datasets.get(id).get("progress", {}).get("message", ""),
+        lambda: (
+            "converting" in platform.catalogue.datasets.get(LOCAL_CALLER, id).get("progress", {}).get("message", "")
+        ),
         message="the conversion does not begin",
     )
-    platform.catalogue.datasets.delete(id)
+    platform.catalogue.datasets.delete(LOCAL_CALLER, id)
     job.join(30)
     assert not job.is_alive()
     assert not list((platform.jobs.dataset_registration._scratch).glob("map-*"))
@@ -231,7 +239,7 @@ def test_a_version_that_is_deleted_during_its_conversion_ends_the_conversion(pla
 def test_a_commonroad_file_is_a_map_and_a_scenario_for_each_planning_problem(platform: Platform) -> None:
     version = register(platform, planning_problem(), "lanes.xml")
     assert (version["state"], version["tasks"], version["maps"][0]["format"]) == ("ready", 1, "commonroad"), version
-    scenario = platform.catalogue.datasets.scenarios("towns")[0][0]
+    scenario = platform.catalogue.datasets.scenarios(LOCAL_CALLER, "towns")[0][0]
     assert (scenario["name"], scenario["vehicles"], scenario["start"]["lane"]) == ("town-7", 2, 0)
     assert scenario["start"] == {"lane": 0, "pos": pytest.approx(20.0, abs=1.0), "speed": 15.0}
     dropped = {item["what"]: item["count"] for item in scenario["dropped"]}
@@ -257,6 +265,6 @@ def test_a_commonroad_file_without_a_drive_is_refused(platform: Platform, source
 def test_scenarios_on_an_own_map_are_drawn_without_a_simulation(platform: Platform) -> None:
     assert register(platform, town(), generate={"count": 20, "seed": 0})["state"] == "ready"
     for index in range(20):
-        scenario, outline = platform.catalogue.scenario_maps.find("towns", index)
+        scenario, outline = platform.catalogue.scenario_maps.find(LOCAL_CALLER, "towns", index)
         assert scenario["street"] == "town" and set(scenario["route"]) <= set(outline.lanes)
         assert scenario["name"] in scenario_map.svg(scenario, outline)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.services.platform import Platform
 from datasets.model_origins.config import MlflowServer, OriginConfig
 from datasets.model_origins.mlflow_client import MlflowClient
@@ -67,7 +68,7 @@ def test_a_logged_model_is_imported_with_what_its_reference_resolved_to(
 ) -> None:
     record = imported(platform, reference.format(**ids))
     assert record["state"] == "ready", record
-    model = platform.files.models.get(record["model"])
+    model = platform.files.models.get(LOCAL_CALLER, record["model"])
     assert (model.name, model.format) == (name.format(**ids), format)
     assert record["source"]["run_id"] == ids["run"] and record["source"].get("file") == file, record
     assert record["source"]["uri"].startswith("mlflow-artifacts:/")
@@ -81,7 +82,7 @@ def test_a_version_is_recorded_by_its_number_also_if_an_alias_named_it(platform:
 def test_a_saved_model_becomes_a_zip_that_is_equal_each_time(platform: Platform, ids: dict[str, str]) -> None:
     first, second = (imported(platform, f"runs:/{ids['run']}/saved") for _ in range(2))
     assert first["state"] == "ready" and first["digest"] == second["digest"], first
-    model = platform.files.models.get(first["model"])
+    model = platform.files.models.get(LOCAL_CALLER, first["model"])
     assert (model.name, model.format) == ("saved", "savedmodel")
     with zipfile.ZipFile(io.BytesIO(b"".join(platform.files.models.content(model)))) as archive:
         assert archive.namelist() == ["saved_model.pb", "variables/variables.index"]
@@ -101,7 +102,7 @@ def test_an_onnx_model_and_the_files_of_its_weights_become_a_zip(platform: Platf
 def test_an_onnx_model_that_mlflow_has_logged_with_external_data_runs(platform: Platform, ids: dict[str, str]) -> None:
     record = imported(platform, f"runs:/{ids['run']}/large")
     assert record["state"] == "ready" and record["source"]["file"] == "model.onnx", record
-    model = platform.files.models.get(record["model"])
+    model = platform.files.models.get(LOCAL_CALLER, record["model"])
     assert (model.name, model.format) == ("large", "onnx")
     assert "model.onnx" in (names := contents(platform, record).namelist()) and len(names) == 2, names
     with evaluator_pair(onnx_spec("noop"), b"".join(platform.files.models.content(model)), play_of()) as pair:

@@ -9,6 +9,7 @@ import pytest
 from minio import Minio
 
 from common.errors import Invalid, UnknownImport
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.states import State
 from core.domain.submissions.submission import Submission
 from core.services.due_jobs import DueJobs
@@ -59,7 +60,7 @@ def put(bucket: tuple[Minio, str], key: str, data: bytes = PYTHON) -> str:
 def submitted(platform: Platform, reference: str, **fields: Any) -> str:
     """Submit a simulation of a model by reference; return its id."""
     submission = Submission(dataset="cartpole", model_reference=reference, **fields)
-    return platform.submissions.simulations.submit(submission)[0].id
+    return platform.submissions.simulations.submit(LOCAL_CALLER, submission)[0].id
 
 
 def fetch_due(platform: Platform) -> int:
@@ -86,7 +87,7 @@ def test_an_object_of_a_connection_becomes_a_model_of_its_digest(platform: Platf
     reference = put(bucket, "policies/brake.py")
     record = imported(platform, reference)
     assert record["state"] == "ready", record
-    model = platform.files.models.get(record["model"])
+    model = platform.files.models.get(LOCAL_CALLER, record["model"])
     assert (model.name, model.format, model.digest) == ("brake", "python", record["digest"])
     assert b"".join(platform.files.models.content(model)) == PYTHON
     assert model.source is not None and model.source["uri"] == reference and model.source["connection"] == "lab"
@@ -98,11 +99,11 @@ def test_a_simulation_waits_for_its_model_and_keeps_what_its_reference_resolved_
 ) -> None:
     reference = put(bucket, "brake.py")
     id = submitted(platform, reference)
-    waiting = platform.submissions.simulations.get(id)
+    waiting = platform.submissions.simulations.get(LOCAL_CALLER, id)
     assert (waiting.state, waiting.model.digest, waiting.position) == (State.QUEUED, None, None)
     assert waiting.reason == f"its model is being imported from {reference}"
     assert fetch_due(platform) == 1 and fetch_due(platform) == 0
-    ready = platform.submissions.simulations.get(id)
+    ready = platform.submissions.simulations.get(LOCAL_CALLER, id)
     assert ready.state is State.QUEUED and ready.position == 1 and ready.reason is not None
     assert ready.runtime.name == "python" and ready.provenance.play.isolation
     source = ready.provenance.model.source
@@ -110,7 +111,7 @@ def test_a_simulation_waits_for_its_model_and_keeps_what_its_reference_resolved_
     put(bucket, "brake.py", PYTHON.replace(b"0", b"1"))
     again = resubmission({"spec": ready.spec, "provenance": ready.provenance_document})
     assert again.model == f"brake@{ready.model.digest}" and again.model_reference is None
-    repeated = platform.submissions.simulations.submit(again)[0]
+    repeated = platform.submissions.simulations.submit(LOCAL_CALLER, again)[0]
     assert repeated.model.digest == ready.model.digest
     assert repeated.provenance.model.source == source
 
@@ -128,9 +129,9 @@ def test_a_simulation_of_a_model_that_is_not_there_ends_as_failed_with_the_reaso
     id = submitted(platform, reference)
     assert fetch_due(platform) == 1
     platform.jobs.finalization.collect(id)
-    ended = platform.submissions.simulations.get(id)
+    ended = platform.submissions.simulations.get(LOCAL_CALLER, id)
     assert ended.state is State.FAILED and words in (ended.reason or ""), ended.reason
-    assert b"".join(platform.analysis.results.archive(id, model=True).read(0, 2)) == b"PK"
+    assert b"".join(platform.analysis.results.archive(LOCAL_CALLER, id, model=True).read(0, 2)) == b"PK"
 
 
 @pytest.mark.parametrize(
@@ -151,12 +152,12 @@ def test_a_reference_that_may_not_be_read_is_refused_at_once(
     platform: Platform, reference: str, connection: str | None, words: str
 ) -> None:
     with pytest.raises(Invalid, match=words):
-        platform.submissions.model_imports.request(reference, connection)
+        platform.submissions.model_imports.request(LOCAL_CALLER, reference, connection)
     with pytest.raises(Invalid, match=words):
         submitted(platform, reference, connection=connection)
     with pytest.raises(Invalid, match="Name one model"):
         platform.submissions.simulations.submit(
-            Submission(dataset="cartpole", model="idm", model_reference="s3://missing/x")
+            LOCAL_CALLER, Submission(dataset="cartpole", model="idm", model_reference="s3://missing/x")
         )
 
 
@@ -179,7 +180,7 @@ def test_a_model_that_its_runtime_does_not_take_ends_the_simulation_as_failed(
     id = submitted(platform, put(bucket, "brake.py"), runtime="onnx", format="python")
     fetch_due(platform)
     platform.jobs.finalization.collect(id)
-    ended = platform.submissions.simulations.get(id)
+    ended = platform.submissions.simulations.get(LOCAL_CALLER, id)
     assert ended.state is State.FAILED and "the runtime onnx accepts" in (ended.reason or "").lower(), ended.reason
 
 
@@ -188,7 +189,7 @@ def test_an_origin_that_does_not_answer_is_tried_again_and_the_simulation_says_w
 ) -> None:
     id = submitted(platform, "s3://elsewhere/x.py")
     assert fetch_due(platform) == 1
-    waiting = platform.submissions.simulations.get(id)
+    waiting = platform.submissions.simulations.get(LOCAL_CALLER, id)
     assert waiting.state is State.QUEUED and "not here yet: s3://elsewhere/x.py" in (waiting.reason or "")
     assert fetch_due(platform) == 0  # it pauses
 
@@ -209,7 +210,7 @@ def test_an_object_that_changes_between_its_version_and_its_bytes_is_read_again(
         first = imported(platform, reference)
     assert first["state"] == "fetching" and "was changed" in first["reason"], first
     platform.submissions.model_imports.fetch(first["id"])
-    again = platform.submissions.model_imports.get(first["id"])
+    again = platform.submissions.model_imports.get(LOCAL_CALLER, first["id"])
     assert again["state"] == "ready" and again["source"]["size"] == len(PYTHON) + 10
 
 
@@ -219,20 +220,20 @@ def test_an_import_whose_job_was_killed_is_done_by_the_next(platform: Platform, 
     now = platform.database.write(platform.database.now)
     assert platform.database.write(lambda c: model_imports.CLAIMS.take(c, HeldClaim(due, "killed"), 9.0, now - 10.0))
     assert fetch_due(platform) == 1
-    assert platform.submissions.simulations.get(id).model.digest is not None
+    assert platform.submissions.simulations.get(LOCAL_CALLER, id).model.digest is not None
 
 
 def test_a_deleted_simulation_leaves_no_import(platform: Platform, bucket: tuple[Minio, str]) -> None:
     id = submitted(platform, put(bucket, "brake.py"))
-    platform.submissions.simulations.cancel(id)
-    platform.submissions.simulations.delete(id)
+    platform.submissions.simulations.cancel(LOCAL_CALLER, id)
+    platform.submissions.simulations.delete(LOCAL_CALLER, id)
     platform.jobs.deletion.remove(id)
     assert DueJobs(platform.database).of("import") == []
 
 
 def test_a_cancelled_simulation_ends_its_import(platform: Platform, bucket: tuple[Minio, str]) -> None:
     id = submitted(platform, put(bucket, "brake.py"))
-    assert platform.submissions.simulations.cancel(id).state is State.CANCELLED
+    assert platform.submissions.simulations.cancel(LOCAL_CALLER, id).state is State.CANCELLED
     fetch_due(platform)
     assert fetch_due(platform) == 0
     assert list(platform.store.list("models/")) == []
@@ -240,4 +241,4 @@ def test_a_cancelled_simulation_ends_its_import(platform: Platform, bucket: tupl
 
 def test_an_unknown_import_is_not_found(platform: Platform) -> None:
     with pytest.raises(UnknownImport):
-        platform.submissions.model_imports.get("x")
+        platform.submissions.model_imports.get(LOCAL_CALLER, "x")

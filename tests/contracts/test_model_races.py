@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import delete, insert
 
 from common.errors import UnknownModel
+from core.domain.access.scopes import LOCAL_CALLER, PLATFORM
 from core.services.uploads.models import Models, key_of
 from core.store.database import Database
 from core.store.tables import models, simulations
@@ -54,18 +55,18 @@ def others() -> Iterator[ThreadPoolExecutor]:
 
 
 def add(service: Models, name: str = "m", body: bytes = CODE) -> str:
-    return service.add(iter([body]), filename="m.py", name=name).id
+    return service.add(LOCAL_CALLER, iter([body]), filename="m.py", name=name).id
 
 
 def content(service: Models, ref: str) -> bytes:
-    return b"".join(service.content(service.get(ref)))
+    return b"".join(service.content(service.get(LOCAL_CALLER, ref)))
 
 
 def test_a_model_put_before_and_registered_after_the_deletion_of_its_bytes_has_them(
     service: Models, objects: StoreWithPauses
 ) -> None:
     first = add(service)
-    objects.after_put.append(lambda: service.delete(first))
+    objects.after_put.append(lambda: service.delete(LOCAL_CALLER, first))
     second = add(service)
     assert content(service, second) == CODE
 
@@ -82,7 +83,7 @@ def test_a_model_registered_while_its_bytes_are_deleted_has_them(
             pending[0].result(0.3)
 
     objects.before_delete.append(register)
-    service.delete(first)
+    service.delete(LOCAL_CALLER, first)
     assert content(service, pending[0].result(30)) == CODE
 
 
@@ -92,12 +93,12 @@ def test_many_registrations_and_deletions_of_the_same_bytes_leave_no_row_without
     def churn(number: int) -> None:
         for _ in range(10):
             try:
-                service.delete(add(service, f"m{number}"))
+                service.delete(LOCAL_CALLER, add(service, f"m{number}"))
             except UnknownModel:  # never: each thread has a name of its own
                 raise AssertionError from None
             kept = add(service, f"m{number}")
             assert content(service, kept) == CODE
-            service.delete(kept)
+            service.delete(LOCAL_CALLER, kept)
 
     for future in [others.submit(churn, number) for number in range(4)]:
         future.result(60)
@@ -109,35 +110,37 @@ def test_bytes_without_a_row_are_removed_and_others_stay(
 ) -> None:
     kept, lost = add(service, "kept"), add(service, "lost", CODE + b"#")
     shipped = service.baseline("zero")
-    digest = service.get(lost).digest
+    digest = service.get(LOCAL_CALLER, lost).digest
     database.write(lambda c: c.execute(delete(models).where(models.c.id == lost)) and None)  # killed before its object
     assert service.remove_orphans() == 1
-    assert sorted(objects.list("models/")) == sorted([key_of(service.get(kept).digest), key_of(shipped.digest)])
-    assert add(service, "lost", CODE + b"#") and service.get("lost").digest == digest
+    assert sorted(objects.list("models/")) == sorted(
+        [key_of(service.get(LOCAL_CALLER, kept).digest), key_of(shipped.digest)]
+    )
+    assert add(service, "lost", CODE + b"#") and service.get(LOCAL_CALLER, "lost").digest == digest
     assert content(service, "lost") == CODE + b"#"
 
 
 def test_a_simulation_is_not_stored_with_a_model_that_was_deleted_meanwhile(
     service: Models, database: Database
 ) -> None:
-    model = service.get(add(service))
-    database.write(lambda c: Models.keep(c, model))
-    service.delete(model.id)
+    model = service.get(LOCAL_CALLER, add(service))
+    database.write(lambda c: Models.keep(c, PLATFORM, model))
+    service.delete(LOCAL_CALLER, model.id)
     with pytest.raises(UnknownModel, match="deleted"):
-        database.write(lambda c: Models.keep(c, model))
+        database.write(lambda c: Models.keep(c, PLATFORM, model))
     baseline = service.baseline("zero")
-    database.write(lambda c: Models.keep(c, baseline))
+    database.write(lambda c: Models.keep(c, PLATFORM, baseline))
 
 
 def test_a_deletion_waits_for_the_submission_that_uses_the_model(
     service: Models, database: Database, others: ThreadPoolExecutor
 ) -> None:
-    model = service.get(add(service))
+    model = service.get(LOCAL_CALLER, add(service))
     if database.embedded:
         return  # SQLite has one writer
     with database.engine.begin() as connection:
-        Models.keep(connection, model)
-        deletion = others.submit(service.delete, model.id)
+        Models.keep(connection, PLATFORM, model)
+        deletion = others.submit(service.delete, LOCAL_CALLER, model.id)
         with pytest.raises(TimeoutError):
             deletion.result(0.3)
         connection.execute(insert(simulations).values(**simulation(model.digest)))
@@ -147,4 +150,11 @@ def test_a_deletion_waits_for_the_submission_that_uses_the_model(
 
 def simulation(digest: str) -> dict[str, object]:
     row = dict.fromkeys(("id", "project", "dataset", "runtime", "model"), "x")
-    return row | {"state": "queued", "spec": "{}", "provenance": "{}", "digest": digest, "created_at": 0.0}
+    return row | {
+        "project": "default",
+        "state": "queued",
+        "spec": "{}",
+        "provenance": "{}",
+        "digest": digest,
+        "created_at": 0.0,
+    }

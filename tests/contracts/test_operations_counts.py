@@ -11,7 +11,7 @@ from core.store.database import Connection, Database
 from core.store.tables import launches, models, ranges, segments, simulations, stages
 from tests.databases import postgres_url, sqlite_database
 
-ROW = {"project": "p", "provenance": "{}", "dataset": "d", "runtime": "r", "model": "m", "digest": "x"}
+ROW = {"project": "default", "provenance": "{}", "dataset": "d", "runtime": "r", "model": "m", "digest": "x"}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -79,7 +79,7 @@ def test_leases_are_counted_by_executor(database: Database) -> None:
 def test_a_part_of_an_object_counts_once(database: Database) -> None:
     def fill(c: Connection) -> None:
         for id, version in (("m1", 1), ("m2", 2)):
-            row = {"project": "p", "name": "m", "digest": "same", "format": "python", "created_at": 1.0}
+            row = {"project": "default", "name": "m", "digest": "same", "format": "python", "created_at": 1.0}
             c.execute(insert(models).values(id=id, version=version, size=100, **row))
         part = {"stop": 9, "object": "results/a/0", "crc32": 0, "failed": 0}
         c.execute(insert(segments).values(stage_id="a.0", start=0, offset=0, bytes=60, **part))

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from common.errors import Conflict, UnknownPipeline
+from core.domain.access.scopes import PLATFORM
 from core.domain.pipelines.pipeline_states import PipelineState
 from core.store import pipelines as store
 from core.store.claims import HeldClaim
@@ -98,12 +99,12 @@ def test_the_newest_complete_step_whose_run_is_there_is_equal(database: Database
 
         database.write(end)
     with database.read() as c:
-        equal = store.equal_step(c, "sha256:d")
-        assert equal is not None and equal.run_id == "run-p2" and store.equal_step(c, "sha256:e") is None
+        equal = store.equal_step(c, PLATFORM, "sha256:d")
+        assert equal is not None and equal.run_id == "run-p2" and store.equal_step(c, PLATFORM, "sha256:e") is None
     gone = simulations.update().where(simulations.c.id == "run-p2").values(deleted_at=2.0)
     database.write(lambda c: c.execute(gone))
     with database.read() as c:
-        equal = store.equal_step(c, "sha256:d")
+        equal = store.equal_step(c, PLATFORM, "sha256:d")
         assert equal is not None and equal.run_id == "run-p1"
 
 
@@ -121,13 +122,13 @@ def test_pages_are_newest_first_and_a_removed_pipeline_leaves_nothing(database: 
         create(database, id, "ready")
     database.write(lambda c: PIPELINES.move(c, "p2", PipelineState.SUCCEEDED, 5.0, reason=None))
     with database.read() as c:
-        assert [row.id for row in store.page(c, states=(), after=None, limit=2)] == ["p3", "p2"]
-        assert [row.id for row in store.page(c, states=["running"], after="p3", limit=2)] == ["p1"]
-        assert PIPELINES.find(c, "p2").ended_at == 5.0 and PIPELINES.versions(c, ["p2"]) == {"p2": 2}
+        assert [row.id for row in store.page(c, PLATFORM, states=(), after=None, limit=2)] == ["p3", "p2"]
+        assert [row.id for row in store.page(c, PLATFORM, states=["running"], after="p3", limit=2)] == ["p1"]
+        assert PIPELINES.find(c, PLATFORM, "p2").ended_at == 5.0 and PIPELINES.versions(c, ["p2"]) == {"p2": 2}
     database.write(lambda c: store.remove(c, "p2"))
     with database.read() as c, pytest.raises(UnknownPipeline):
         assert store.steps_of(c, ["p2"]) == []
-        PIPELINES.find(c, "p2")
+        PIPELINES.find(c, PLATFORM, "p2")
 
 
 def test_reasons_of_waiting_are_of_pipelines_that_run(database: Database) -> None:
@@ -140,11 +141,11 @@ def test_reasons_of_waiting_are_of_pipelines_that_run(database: Database) -> Non
 
     database.write(lambda c: wait(c, "waits"))
     with database.read() as c:
-        row = PIPELINES.find(c, "p")
+        row = PIPELINES.find(c, PLATFORM, "p")
         assert (row.reason, row.failures) == ("waits", 3)
         assert [PIPELINES.claims.due(c, now) for now in (2.0, 3.5)] == [[], ["p"]]
     database.write(lambda c: PIPELINES.move(c, "p", PipelineState.FAILED, 2.0, reason="the end"))
     database.write(lambda c: wait(c, None))
     with database.read() as c:
-        assert PIPELINES.find(c, "p").reason == "the end"
+        assert PIPELINES.find(c, PLATFORM, "p").reason == "the end"
         assert json.loads(store.steps_of(c, ["p"])[0].waits_for) == []

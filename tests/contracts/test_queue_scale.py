@@ -13,6 +13,7 @@ from sqlalchemy import event, text
 
 from common.errors import Conflict
 from common.ids import new_id
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import Listing
 from core.services.scheduling import snapshots
@@ -142,10 +143,14 @@ def test_the_counts_of_metrics_and_an_idempotency_key_do_not_read_all_rows(full:
     assert counter.during(count) < 20 * 2000
     for number in range(300):
         database.write(
-            lambda c: idempotency_keys.remember(c, str(number), "d", "s", 1.0)  # noqa: B023 - run at once
+            lambda c: idempotency_keys.remember(c, LOCAL_CALLER, str(number), "d", "s", 1.0)  # noqa: B023 - run at once
         )
-    assert counter.during(lambda: database.write(lambda c: idempotency_keys.find(c, "7", "d", 1.0))) < 1000
-    remember = counter.during(lambda: database.write(lambda c: idempotency_keys.remember(c, "301", "d", "s", 1.0)))
+    assert (
+        counter.during(lambda: database.write(lambda c: idempotency_keys.find(c, LOCAL_CALLER, "7", "d", 1.0))) < 1000
+    )
+    remember = counter.during(
+        lambda: database.write(lambda c: idempotency_keys.remember(c, LOCAL_CALLER, "301", "d", "s", 1.0))
+    )
     assert remember < 1000, "expired keys are found by an index"
 
 
@@ -153,15 +158,15 @@ def test_a_page_of_the_list_counts_the_queue_once_and_not_once_per_row(full: Dis
     counter = InstructionCounter(full)
     fill_queue(full, 2000)
     list_page = full.platform.submissions.simulations.list
-    one, fifty = (counter.during(lambda: list_page(limit=limit)) for limit in (1, 50))  # noqa: B023 - run at once
+    one, fifty = (counter.during(lambda: list_page(LOCAL_CALLER, limit=limit)) for limit in (1, 50))  # noqa: B023 - run at once
     assert fifty - one < 50 * 1000, (one, fifty)
 
 
 def test_positions_are_those_of_the_queue_also_on_a_filtered_page(full: DispatcherRig) -> None:
     ids = [full.submit(labels={"odd": str(number % 2)}) for number in range(6)]
-    page, _ = full.platform.submissions.simulations.list(Listing(labels=(("odd", "1"),)))
+    page, _ = full.platform.submissions.simulations.list(LOCAL_CALLER, Listing(labels=(("odd", "1"),)))
     assert {item.id: item.position for item in page} == {ids[1]: 2, ids[3]: 4, ids[5]: 6}
-    page, _ = full.platform.submissions.simulations.list(Listing(states=(State.QUEUED,)))
+    page, _ = full.platform.submissions.simulations.list(LOCAL_CALLER, Listing(states=(State.QUEUED,)))
     assert [item.position for item in page] == [6, 5, 4, 3, 2, 1]
 
 

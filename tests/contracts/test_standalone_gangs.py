@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from common.errors import Invalid
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.launches import LaunchStatus, Phase
 from core.domain.scheduling.states import State
 from tests.contracts.test_dispatcher import DispatcherRig
@@ -35,7 +36,7 @@ def test_a_successful_program_is_one_result(rig: DispatcherRig) -> None:
     executor.end(launch.id)
     rig.end(id)
     assert result(rig, id)["status"] == "ok"
-    assert rig.platform.submissions.simulations.get(id).attempt == 1
+    assert rig.platform.submissions.simulations.get(LOCAL_CALLER, id).attempt == 1
     rig.until(lambda: not executor.launches)
 
 
@@ -58,7 +59,7 @@ def test_a_lost_program_starts_again(rig: DispatcherRig) -> None:
     executor, second = rig.launch(id)
     executor.end(second.id)
     rig.end(id)
-    assert (result(rig, id)["status"], rig.platform.submissions.simulations.get(id).attempt) == ("ok", 2)
+    assert (result(rig, id)["status"], rig.platform.submissions.simulations.get(LOCAL_CALLER, id).attempt) == ("ok", 2)
 
 
 def test_a_dispatcher_that_dies_between_lease_and_report_costs_one_lease_ttl(rig: DispatcherRig) -> None:

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from common.errors import NotFound, PlatformError, StoreUnavailable
+from core.domain.access.scopes import LOCAL_CALLER, PLATFORM
 from core.domain.scheduling.states import State
 from core.domain.submissions.submission import Submission
 from core.services.due_jobs import DueJobs
@@ -100,7 +101,7 @@ def test_a_simulation_waits_in_the_queue_for_as_long_as_the_store_is_away(
 ) -> None:
     platform = rig.platform
     id = rig.submit()
-    digest = platform.submissions.simulations.get(id).model.digest
+    digest = platform.submissions.simulations.get(LOCAL_CALLER, id).model.digest
     key = f"models/{digest.removeprefix('sha256:')}"
     outage.store.put(key, platform.store.get(key))
     staging = staging_on(rig, outage.store, tmp_path / "other-node")
@@ -108,18 +109,18 @@ def test_a_simulation_waits_in_the_queue_for_as_long_as_the_store_is_away(
     outage.begin()
     for _ in range(2 * ATTEMPTS):
         stage(platform, staging, id)
-        waiting = platform.submissions.simulations.get(id)
+        waiting = platform.submissions.simulations.get(LOCAL_CALLER, id)
         assert (waiting.state, waiting.attempt) == (State.QUEUED, 1)
         assert waiting.reason and "object store" in waiting.reason
         with platform.database.read() as c:
-            pauses.append(simulations.find(c, id).not_before - platform.database.now(c))
+            pauses.append(simulations.find(c, PLATFORM, id).not_before - platform.database.now(c))
     assert waiting.next_attempt_at is not None and waiting.reason.startswith("tried again in ")
     assert pauses[0] <= STAGE.retry.first and STAGE.retry.longest / 2 < pauses[-1] <= STAGE.retry.longest
     outage.end()
     stage(platform, staging, id)
     assert is_prepared(platform, id)
     with platform.database.read() as c:
-        assert simulations.find(c, id).staging_failures == 0
+        assert simulations.find(c, PLATFORM, id).staging_failures == 0
 
 
 def test_a_model_that_the_store_does_not_have_is_asked_for_again_a_few_times(
@@ -128,15 +129,15 @@ def test_a_model_that_the_store_does_not_have_is_asked_for_again_a_few_times(
     platform, objects = rig.platform, FilesystemStore(tmp_path / "restored-later")
     objects.put("any", [b"thing"])
     came_back, gone = rig.submit(), rig.submit()
-    key = f"models/{platform.submissions.simulations.get(gone).model.digest.removeprefix('sha256:')}"
+    key = f"models/{platform.submissions.simulations.get(LOCAL_CALLER, gone).model.digest.removeprefix('sha256:')}"
     staging = staging_on(rig, objects, tmp_path / "other-node")
     for attempt in range(1, ATTEMPTS):
         for id in (came_back, gone):
             stage(platform, staging, id)
-            waiting = platform.submissions.simulations.get(id)
+            waiting = platform.submissions.simulations.get(LOCAL_CALLER, id)
             assert (waiting.state, waiting.attempt) == (State.QUEUED, attempt + 1)
     stage(platform, staging, gone)
-    ended = platform.submissions.simulations.get(gone)
+    ended = platform.submissions.simulations.get(LOCAL_CALLER, gone)
     assert ended.state is State.ERRORED and ended.reason and key in ended.reason
     objects.put(key, platform.store.get(key))
     stage(platform, staging, came_back)
@@ -148,7 +149,7 @@ def test_a_model_that_is_not_on_this_node_is_staged_while_the_store_is_away(
 ) -> None:
     platform = rig.platform
     submitted = rig.submit()
-    provenance = platform.submissions.simulations.get(submitted).provenance
+    provenance = platform.submissions.simulations.get(LOCAL_CALLER, submitted).provenance
     key = key_of(provenance.played_model.digest)
     outage.store.put(key, platform.store.get(key))
     present = staging_on(rig, outage.store, tmp_path / "present")
@@ -167,8 +168,8 @@ def test_a_model_that_is_not_on_this_node_is_staged_while_the_store_is_away(
 def test_a_launch_that_could_not_fetch_its_model_is_followed_by_staging(rig: DispatcherRig) -> None:
     id = rig.submit()
     rig.east.refusal = rig.west.refusal = StoreUnavailable("the model has not arrived")
-    rig.until(lambda: rig.platform.submissions.simulations.get(id).next_attempt_at)
-    waiting = rig.platform.submissions.simulations.get(id)
+    rig.until(lambda: rig.platform.submissions.simulations.get(LOCAL_CALLER, id).next_attempt_at)
+    waiting = rig.platform.submissions.simulations.get(LOCAL_CALLER, id)
     assert waiting.state is State.QUEUED
     assert waiting.reason and "the model has not arrived" in waiting.reason
     rig.east.refusal = rig.west.refusal = None
@@ -193,13 +194,13 @@ def test_a_simulation_whose_summary_waits_for_the_store_says_so(rig: DispatcherR
         services, platform.files, platform.catalogue, platform.pipelines, environments_folder=Path(), sandbox=None
     )
     jobs.table["collect"](id)  # does not fail
-    waiting = platform.submissions.simulations.get(id)
+    waiting = platform.submissions.simulations.get(LOCAL_CALLER, id)
     assert waiting.state is State.RUNNING and waiting.reason and "its summary waits" in waiting.reason
     release = text("UPDATE simulations SET claim=NULL, claim_until=0")  # the claim expires
     platform.database.write(lambda c: c.execute(release) and None)
     assert DueJobs(platform.database).of("collect") == [id]
     platform.jobs.finalization.collect(id)
-    ended = platform.submissions.simulations.get(id)
+    ended = platform.submissions.simulations.get(LOCAL_CALLER, id)
     assert (ended.state, ended.reason) == (State.SUCCEEDED, None)
 
 
@@ -214,7 +215,7 @@ def test_launches_that_end_while_the_store_is_away_do_not_count_as_barren(
         executor, launch = rig.launch(id)
         executor.end(launch.id, 1, "its inputs cannot be downloaded")
         rig.until(lambda: rig.state(id) is State.QUEUED)
-        waiting = rig.platform.submissions.simulations.get(id)
+        waiting = rig.platform.submissions.simulations.get(LOCAL_CALLER, id)
         assert waiting.reason is not None and problems[0] in waiting.reason
         problems.pop()
         rig.end_pauses()
@@ -260,7 +261,7 @@ def test_launches_whose_results_the_store_refuses_are_no_barren_attempts_and_the
     home = tmp_path / "home"
     home.mkdir()
     with dispatcher_rig(home, sqlite_database(home / "windtunnel.db"), refusal.store) as rig:
-        rig.platform.files.models.add((MODEL,), filename="model.py", name="mine")
+        rig.platform.files.models.add(LOCAL_CALLER, (MODEL,), filename="model.py", name="mine")
         id = rig.submit()
         for attempt in range(MAX_BARREN_ATTEMPTS + 2):
             executor, launch = rig.launch(id)
@@ -272,7 +273,7 @@ def test_launches_whose_results_the_store_refuses_are_no_barren_attempts_and_the
                 rig.play(launch, 20)
             executor.end(launch.id, 1, "its results could not be delivered")
             rig.until(lambda: rig.state(id) is State.QUEUED)
-            waiting = rig.platform.submissions.simulations.get(id)
+            waiting = rig.platform.submissions.simulations.get(LOCAL_CALLER, id)
             assert waiting.reason is not None and "its results cannot be stored" in waiting.reason
             rig.end_pauses()
         refusal.end()
@@ -311,7 +312,7 @@ def test_a_launch_is_described_while_the_store_is_away(rig: DispatcherRig, tmp_p
     platform.database.write(lambda c: c.execute(text("UPDATE simulations SET bundle = NULL")) and None)
     leases = Leases(platform.database, AwayStore(tmp_path / "away"), platform.notifier)
     files = leases.describe(leases.authenticate(launch.id, launch.token))["files"]
-    assert files["model"]["size"] == platform.files.models.get(model).size
+    assert files["model"]["size"] == platform.files.models.get(LOCAL_CALLER, model).size
 
 
 def test_a_submission_of_a_shipped_model_is_accepted_while_the_store_is_away_and_staged_afterwards(
@@ -322,7 +323,9 @@ def test_a_submission_of_a_shipped_model_is_accepted_while_the_store_is_away_and
     resolver = platform.submissions.simulations._resolver
     resolver._models, present = away, resolver._models
     try:
-        accepted, _ = platform.submissions.simulations.submit(Submission(dataset="car_street", runtime="python"))
+        accepted, _ = platform.submissions.simulations.submit(
+            LOCAL_CALLER, Submission(dataset="car_street", runtime="python")
+        )
     finally:
         resolver._models = present
     assert accepted.state is State.QUEUED

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import Conflict
+from core.domain.access.scopes import PLATFORM
 from core.notifications.local_notifier import LocalNotifier
 from core.services.scheduling.task_files import TaskFiles
 from core.services.scheduling.task_progress import TaskProgress
@@ -28,7 +29,7 @@ def test_progress_of_a_task_is_kept_beside_the_sums(database: Database, progress
     database.write(lambda c: simulations.set_progress(c, SIMULATION, sums))
     progress.record(SIMULATION, ProgressReport(STAGE, lease.start, lease.fencing_token, lease.cursor, 0.25))
     with database.read() as c:
-        stored = json.loads(simulations.find(c, SIMULATION).progress or "{}")
+        stored = json.loads(simulations.find(c, PLATFORM, SIMULATION).progress or "{}")
         told = events.bodies(c, SIMULATION, "progress")
     assert stored["running"] == {"task": lease.cursor, "fraction": 0.25}
     assert {name: stored[name] for name in sums} == sums
@@ -46,7 +47,7 @@ def test_progress_of_a_task_does_not_say_that_results_are_stored_again(
     progress.record(SIMULATION, ProgressReport(STAGE, lease.start, lease.fencing_token, lease.cursor, 0.25))
     with database.read() as c:
         newest = events.last_of_types(c, SIMULATION, ("storage", "progress"))
-        stored = json.loads(simulations.find(c, SIMULATION).progress or "{}")
+        stored = json.loads(simulations.find(c, PLATFORM, SIMULATION).progress or "{}")
     assert newest == ("storage", note)
     assert stored["running"] == {"task": lease.cursor, "fraction": 0.25}
 

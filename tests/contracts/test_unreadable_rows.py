@@ -5,6 +5,7 @@ import logging
 import pytest
 from sqlalchemy import text
 
+from core.domain.access.scopes import LOCAL_CALLER, PLATFORM
 from core.domain.scheduling.states import State
 from core.store import datasets, scheduling_changes, simulations
 from core.store.database import Connection
@@ -36,7 +37,7 @@ def damage(rig: DispatcherRig, id: str, column: str, stored: str) -> None:
 
 def row_of(rig: DispatcherRig, id: str) -> SimulationRow:
     with rig.platform.database.read() as c:
-        return simulations.find(c, id)
+        return simulations.find(c, PLATFORM, id)
 
 
 def ended(rig: DispatcherRig, id: str) -> bool:
@@ -80,15 +81,15 @@ def test_a_simulation_that_cannot_be_read_is_shown_cancelled_and_deleted(
     service = rig.platform.submissions.simulations
     broken, other = rig.submit(), rig.submit()
     damage(rig, broken, column, stored)
-    listed, _ = service.list()
+    listed, _ = service.list(LOCAL_CALLER)
     assert [each.id for each in listed] == [other, broken]
-    assert service.get(broken).model.name == "mine"
-    assert service.cancel(broken).state in {State.CANCELLING, State.CANCELLED}
+    assert service.get(LOCAL_CALLER, broken).model.name == "mine"
+    assert service.cancel(LOCAL_CALLER, broken).state in {State.CANCELLING, State.CANCELLED}
     rig.until(lambda: ended(rig, broken))
-    assert service.get(broken).state is State.CANCELLED
-    service.delete(broken)
+    assert service.get(LOCAL_CALLER, broken).state is State.CANCELLED
+    service.delete(LOCAL_CALLER, broken)
     rig.platform.jobs.deletion.remove(broken)
-    assert [each.id for each in service.list()[0]] == [other]
+    assert [each.id for each in service.list(LOCAL_CALLER)[0]] == [other]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_a_simulation_that_cannot_be_read_is_shown_cancelled_and_deleted(
 def test_a_view_says_which_document_cannot_be_read(rig: DispatcherRig, column: str, stored: str) -> None:
     broken = rig.submit()
     damage(rig, broken, column, stored)
-    assert "cannot be read" in (rig.platform.submissions.simulations.get(broken).reason or "")
+    assert "cannot be read" in (rig.platform.submissions.simulations.get(LOCAL_CALLER, broken).reason or "")
 
 
 def test_a_finished_simulation_whose_provenance_cannot_be_read_ends_without_a_summary(rig: DispatcherRig) -> None:
@@ -105,7 +106,7 @@ def test_a_finished_simulation_whose_provenance_cannot_be_read_ends_without_a_su
     rig.play(rig.launch(broken)[1])
     damage(rig, broken, "provenance", "{")
     rig.end(broken, State.ERRORED)
-    assert rig.platform.submissions.simulations.get(broken).tasks.done == 40
+    assert rig.platform.submissions.simulations.get(LOCAL_CALLER, broken).tasks.done == 40
 
 
 def test_a_running_simulation_without_a_stage_ends_alone(rig: DispatcherRig) -> None:
@@ -135,6 +136,6 @@ def test_datasets_in_use_are_those_of_the_simulations_that_can_be_read(rig: Disp
     damage(rig, broken, "provenance", "{")
     damage(rig, broken, "dataset_digest", "")  # as rows of 0.2.0 have it
     assert [dataset.name for dataset in rig.platform.catalogue.datasets.in_use()] == ["noop"]
-    digest = rig.platform.submissions.simulations.get(other).dataset.digest
+    digest = rig.platform.submissions.simulations.get(LOCAL_CALLER, other).dataset.digest
     with rig.platform.database.read() as c:
-        assert digest is not None and datasets.user_of(c, "noop", digest) == other
+        assert digest is not None and datasets.user_of(c, PLATFORM, "noop", digest) == other

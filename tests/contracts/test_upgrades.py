@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import MetaData, select, text
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.states import State
 from core.store import migrate as migration
 from core.store.database import Database
@@ -45,22 +46,22 @@ def work_in_progress(rig: DispatcherRig) -> dict[str, str]:
     rig.end(ids["ended"])
     ids["cancelled"] = rig.submit()
     rig.play(rig.launch(ids["cancelled"])[1], 10)
-    platform.submissions.simulations.cancel(ids["cancelled"])
+    platform.submissions.simulations.cancel(LOCAL_CALLER, ids["cancelled"])
     platform.jobs.finalization.collect(ids["cancelled"])
-    platform.files.models.tag("mine", "gold", "1")
+    platform.files.models.tag(LOCAL_CALLER, "mine", "gold", "1")
     ids["done"] = rig.submit()
     rig.play(rig.launch(ids["done"])[1])  # all results are there, and the job that collects them has not run
     ids["running"] = rig.submit()
     rig.play(rig.launch(ids["running"])[1], 10)
     ids["staging"], ids["queued"] = rig.submit(), rig.submit()
-    upload = platform.files.uploads.create(8)
-    platform.files.uploads.append(upload.id, 0, iter([b"half"]))
+    upload = platform.files.uploads.create(LOCAL_CALLER, 8)
+    platform.files.uploads.append(LOCAL_CALLER, upload.id, 0, iter([b"half"]))
     ids["upload"] = upload.id
     for name, state in (("registered", "ready"), ("registering", "registering")):
         archive = tar(FILE)
-        whole = platform.files.uploads.create(len(archive))
-        platform.files.uploads.append(whole.id, 0, iter([archive]))
-        ids[name] = platform.catalogue.datasets.register(name, {"upload": whole.id})["id"]
+        whole = platform.files.uploads.create(LOCAL_CALLER, len(archive))
+        platform.files.uploads.append(LOCAL_CALLER, whole.id, 0, iter([archive]))
+        ids[name] = platform.catalogue.datasets.register(LOCAL_CALLER, name, {"upload": whole.id})["id"]
         if state == "ready":
             platform.jobs.dataset_registration.register(ids[name])
 
@@ -111,9 +112,12 @@ def test_work_of_an_earlier_schema_goes_on_after_the_upgrade(
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
     with dispatcher_rig(before, sqlite_database(before / "platform.db")) as rig:
-        rig.platform.files.models.add((MODEL,), filename="model.py", name="mine")
+        rig.platform.files.models.add(LOCAL_CALLER, (MODEL,), filename="model.py", name="mine")
         ids = work_in_progress(rig)
-        expected = {id: rig.platform.submissions.simulations.get(id).state for id in (ids["ended"], ids["cancelled"])}
+        expected = {
+            id: rig.platform.submissions.simulations.get(LOCAL_CALLER, id).state
+            for id in (ids["ended"], ids["cancelled"])
+        }
         url = f"sqlite:///{before / 'earlier.db'}"
         if engine == "postgresql":
             server = request.getfixturevalue("postgres")
@@ -134,17 +138,17 @@ def test_work_of_an_earlier_schema_goes_on_after_the_upgrade(
             assert sorted(line["task"] for line in upgraded.results(ids[kind])) == list(range(40)), kind
         for id, state in expected.items():
             platform.jobs.finalization.collect(id)
-            assert platform.submissions.simulations.get(id).state is state
-            assert platform.submissions.simulations.summary(id)["tasks"]["total"] == 40
+            assert platform.submissions.simulations.get(LOCAL_CALLER, id).state is state
+            assert platform.submissions.simulations.summary(LOCAL_CALLER, id)["tasks"]["total"] == 40
         assert upgraded.state(ids["cancelled"]) is State.CANCELLED
-        assert platform.files.models.get("mine").size == len(MODEL)
-        assert platform.files.models.tag("mine", "stable", "1").tags == (
+        assert platform.files.models.get(LOCAL_CALLER, "mine").size == len(MODEL)
+        assert platform.files.models.tag(LOCAL_CALLER, "mine", "stable", "1").tags == (
             ["gold", "stable"] if revision >= "0014" else ["stable"]
         )
         if revision >= "0002":
-            platform.files.uploads.append(ids["upload"], 4, iter([b"done"]))
-            assert platform.files.uploads.read(ids["upload"], 0, 8) == b"halfdone"
+            platform.files.uploads.append(LOCAL_CALLER, ids["upload"], 4, iter([b"done"]))
+            assert platform.files.uploads.read(LOCAL_CALLER, ids["upload"], 0, 8) == b"halfdone"
         if revision >= "0003":
             platform.jobs.dataset_registration.register(ids["registering"])
             for name in ("registered", "registering"):
-                assert b"".join(platform.catalogue.datasets.file(name, "a.txt").read(0, 5)) == b"alpha"
+                assert b"".join(platform.catalogue.datasets.file(LOCAL_CALLER, name, "a.txt").read(0, 5)) == b"alpha"

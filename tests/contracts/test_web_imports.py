@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from common.errors import Invalid, OriginFailed, OriginRefused
+from core.domain.access.scopes import LOCAL_CALLER
 from core.services.platform import Platform
 from datasets.model_origins import config
 from datasets.model_origins.config import AllowedAddress, MlflowServer, OriginConfig
@@ -50,13 +51,13 @@ def test_a_file_that_changes_later_leaves_the_imported_model_as_it_is(platform: 
     files.answers["/policy.py"] = content(PYTHON.replace(b"0", b"1"), ETag='"v2"')
     second = imported(platform, f"{files.origin}/policy.py")
     assert first["digest"] != second["digest"]
-    assert b"".join(platform.files.models.content(platform.files.models.get(first["digest"]))) == PYTHON
+    assert b"".join(platform.files.models.content(platform.files.models.get(LOCAL_CALLER, first["digest"]))) == PYTHON
 
 
 @pytest.mark.parametrize("url", ["https://other.example/x.py", "http://models.example/x.py", "http://127.0.0.1:1/x"])
 def test_an_origin_that_is_not_allowed_is_refused_at_once(platform: Platform, files: WebFiles, url: str) -> None:
     with pytest.raises(Invalid, match="does not allow models from"):
-        platform.submissions.model_imports.request(url)
+        platform.submissions.model_imports.request(LOCAL_CALLER, url)
     assert files.requests == []
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from common.errors import RunnerSilent, TaskNotAtWork, UnknownTaskFile
+from core.domain.access.scopes import LOCAL_CALLER
 from core.domain.scheduling.launches import Gang
 from datasets.versions.archives.tar_writer import MeasuredTar
 from datasets.versions.program_files import FILES
@@ -185,14 +186,14 @@ class PodsGang:
 
     def names(self, path: str) -> set[str]:
         try:
-            seen = self._runner_api.looks.list(SIMULATION, 0, path, by="a test")
+            seen = self._runner_api.looks.list(LOCAL_CALLER, SIMULATION, 0, path)
         except (RunnerSilent, TaskNotAtWork, UnknownTaskFile):
             return set()
         return {entry.name for entry in seen.answer.entries}
 
     def read(self, path: str, offset: int = 0, wait: int = 0) -> bytes:
         options = {"offset": offset, "length": 1 << 19, "wait": wait}
-        return self._runner_api.looks.read(SIMULATION, 0, path, by="a test", **options).data
+        return self._runner_api.looks.read(LOCAL_CALLER, SIMULATION, 0, path, **options).data
 
     def results(self) -> list[dict[str, Any]]:
         for _ in range(ATTEMPTS):

@@ -15,6 +15,7 @@ from sqlalchemy import text
 
 from api import runner_api as runner_api_routes
 from common.ids import digest_of, hashed
+from core.domain.access.scopes import PLATFORM
 from core.domain.scheduling.states import State
 from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.local_notifier import LocalNotifier
@@ -48,7 +49,7 @@ class _LeasesOfTestDatasets(Leases):
 
     def describe(self, launch: CachedLaunch) -> dict[str, Any]:
         with self._database.read() as c:
-            row = simulations.find(c, launch.simulation)
+            row = simulations.find(c, PLATFORM, launch.simulation)
         document = json.loads(row.provenance)
         play = {"definition": {"task_patience": 1.0}} | document["play"]
         files = self.files.describe(row)  # most tests need none
@@ -138,7 +139,7 @@ class RunnerApi:
         document = provenance(model=model, play={"tasks": plan}).document()
         document["play"] |= play
         spec = json.dumps({"gang": self._gang} if self._gang else {})
-        row = {"id": SIMULATION, "project": "p", "state": "launching", "spec": spec, "labels": "{}"}
+        row = {"id": SIMULATION, "project": "default", "state": "launching", "spec": spec, "labels": "{}"}
         row |= {
             "provenance": json.dumps(document),
             "dataset": "d",
@@ -202,7 +203,7 @@ class RunnerApi:
     def state(self) -> tuple[str, str | None]:
         """Return the simulation's state, or the state in which it is to end, and the reason."""
         with self.database.read() as c:
-            row = simulations.find(c, SIMULATION)
+            row = simulations.find(c, PLATFORM, SIMULATION)
         return row.outcome or row.state, row.reason
 
     def logs(self) -> str:
@@ -215,7 +216,7 @@ class RunnerApi:
         """End the simulation, so that its launch is over."""
 
         def end(c: Any) -> None:
-            state = State(simulations.find(c, SIMULATION).state)
+            state = State(simulations.find(c, PLATFORM, SIMULATION).state)
             simulations.move(c, SIMULATION, state, State.CANCELLING, 0.0)
             launches.end(c, self._row["id"])
 

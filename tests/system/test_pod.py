@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from core.domain.access.scopes import PLATFORM
 from core.store import simulations
 from datasets.catalogue import datasets
 from datasets.versions import scenario_folder
@@ -165,7 +166,7 @@ def test_an_archive_that_cannot_be_unpacked_is_refused_by_its_pod_with_the_reaso
     run_to_end(pod, runner_api)
     assert [container.wait() for container in pod.containers] == [EXIT_DONE] * 3, pod.runner.output
     with runner_api.database.read() as c:
-        row = simulations.find(c, SIMULATION)
+        row = simulations.find(c, PLATFORM, SIMULATION)
     assert row.outcome == "failed" and "leads out of its folder" in row.reason
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from api.rendering.scenario_map import place, route_of
 from common.errors import NotFound
+from core.domain.access.scopes import LOCAL_CALLER, Caller
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.scenario_maps import STREETS, ScenarioMaps
 from datasets.catalogue.car_street.street_outline import StreetOutline, Strip
@@ -21,10 +22,12 @@ class OneScenario:
 
     scenario: dict[str, Any]
 
-    def scenarios(self, ref: str, *, after: int = 0, limit: int = 100) -> tuple[list[dict[str, Any]], None]:
+    def scenarios(
+        self, caller: Caller, ref: str, *, after: int = 0, limit: int = 100
+    ) -> tuple[list[dict[str, Any]], None]:
         return [self.scenario], None
 
-    def map_names(self, ref: str) -> tuple[()]:
+    def map_names(self, caller: Caller, ref: str) -> tuple[()]:
         return ()
 
 
@@ -32,14 +35,14 @@ class OneScenario:
 def test_only_known_streets_are_read(street: str) -> None:
     maps = ScenarioMaps(cast(Datasets, OneScenario({"street": street, "route": ["wk"]})))
     with pytest.raises(NotFound, match="no map of the street"):
-        maps.find("any", 0)
+        maps.find(LOCAL_CALLER, "any", 0)
 
 
 def test_a_route_that_is_not_on_its_street_has_no_map() -> None:
     assert "crosswalk" in STREETS
     maps = ScenarioMaps(cast(Datasets, OneScenario({"street": "crosswalk", "route": ["elsewhere"]})))
     with pytest.raises(NotFound, match="not on its street"):
-        maps.find("any", 0)
+        maps.find(LOCAL_CALLER, "any", 0)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from common.errors import Invalid
+from core.domain.access.scopes import LOCAL_CALLER
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.source_kinds import KINDS, source_of_request, stored_source
 from core.services.uploads.uploads import Uploads
@@ -40,7 +41,7 @@ def test_paths_begin_in_the_top_folder_of_an_archive_alone() -> None:
 @pytest.mark.parametrize("names", [(), ("upload", "uploads"), ("upload", "s3"), ("s3", "manifest"), tuple(KINDS)])
 def test_a_request_names_one_kind_or_a_manifest_with_an_archive(names: tuple[str, ...]) -> None:
     with pytest.raises(Invalid) as raised:
-        source_of_request(dict.fromkeys(names, "x"), Uploads.__new__(Uploads), Sources.__new__(Sources))
+        source_of_request(LOCAL_CALLER, dict.fromkeys(names, "x"), Uploads.__new__(Uploads), Sources.__new__(Sources))
     expected = "`source` has one of `upload`, `uploads`, `s3` and `manifest`, or `manifest` and `upload`."
     assert raised.value.detail == expected
 

@@ -10,6 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 from playwright.sync_api import Page, expect
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.services.platform import Platform
 from core.services.uploads.models import key_of
 from core.settings import Settings
@@ -186,7 +187,7 @@ def test_operations_show_storage_and_caches_as_they_change(
     expect(page.get_by_role("region", name="Storage", exact=True)).to_contain_text("are free on the disk of data and")
     caches = page.get_by_role("region", name="Table of caches")
     expect(caches.get_by_role("row", name="Node cache")).to_contain_text("not reported")
-    stored = platform.files.models.get("mine")
+    stored = platform.files.models.get(LOCAL_CALLER, "mine")
     cache = NodeCache(settings.cache, platform.store)
     for _ in range(4):
         cache.object(key_of(stored.digest), stored.digest)

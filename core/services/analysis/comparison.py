@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.errors import Invalid
+from core.domain.access.scopes import Caller
 from core.domain.comparisons.claims import Design, Method, method_of
 from core.domain.comparisons.compared_results import ComparedResults
 from core.domain.comparisons.flips import FlipTally, flips_of
@@ -52,20 +53,20 @@ class Comparison:
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, str, Asked], dict[str, object]] = OrderedDict()
 
-    def compare(self, id: str, to: str, asked: Asked) -> dict[str, object]:
+    def compare(self, caller: Caller, id: str, to: str, asked: Asked) -> dict[str, object]:
         """Return, for each metric, both means, the mean of the paired differences and its 95 % interval; and verdicts.
 
         A task that is not ``ok`` counts with the metric's worst value, where declared: failing is never an advantage.
         ``verdict`` is None without a metric and a score. Raise Invalid for an unknown metric, for one without a better
         direction, and for a margin or a method that cannot be used.
         """
-        first, second = self._simulations.get(id), self._simulations.get(to)
+        first, second = self._simulations.get(caller, id), self._simulations.get(caller, to)
         key = id, to, asked
         with self._lock:
             if (kept := self._kept.get(key)) is not None:
                 self._kept.move_to_end(key)
                 return kept
-        document = self._compare(first, second, asked)
+        document = self._compare(caller, first, second, asked)
         if first.final and second.final:  # their results do not change any more
             with self._lock:
                 self._kept[key] = document
@@ -73,15 +74,15 @@ class Comparison:
                     self._kept.popitem(last=False)
         return document
 
-    def flips(self, id: str, to: str, *, broke: bool) -> list[dict[str, object]]:
+    def flips(self, caller: Caller, id: str, to: str, *, broke: bool) -> list[dict[str, object]]:
         """Return all scenarios that broke, or that were fixed, by number."""
-        definition = _common_definition(self._simulations.get(id), self._simulations.get(to))
-        _, _, both = read_pairs(self._results, (id, to), definition)
+        definition = _common_definition(self._simulations.get(caller, id), self._simulations.get(caller, to))
+        _, _, both = read_pairs(caller, self._results, (id, to), definition)
         return [flip.document((id, to)) for flip in flips_of(both.pairs) if flip.broke == broke]
 
-    def _compare(self, first: Simulation, second: Simulation, asked: Asked) -> dict[str, object]:
+    def _compare(self, caller: Caller, first: Simulation, second: Simulation, asked: Asked) -> dict[str, object]:
         definition = _common_definition(first, second)
-        mine, other, both = read_pairs(self._results, (first.id, second.id), definition)
+        mine, other, both = read_pairs(caller, self._results, (first.id, second.id), definition)
         results = declared_results(definition)
         declared = {metric.name: metric for metric in results.metrics}
         rates = declared_rates(results.metrics)

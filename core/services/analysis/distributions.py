@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from common.errors import Invalid
 from common.near_names import name_list, near_names, suggestion
+from core.domain.access.scopes import Caller
 from core.domain.results.dependence import (
     VALUES_OF_AXIS,
     axis_of,
@@ -29,13 +30,13 @@ class Distributions:
         self._database = database
         self._tables = tables
 
-    def parameters(self, id: str) -> dict[str, object]:
+    def parameters(self, caller: Caller, id: str) -> dict[str, object]:
         """Return the parameters of a simulation's tasks: of its scenarios, and of its sweep."""
-        return {"parameters": [parameter.described() for parameter in self._tables.parameters(id).values()]}
+        return {"parameters": [parameter.described() for parameter in self._tables.parameters(caller, id).values()]}
 
-    def distributions(self, id: str) -> dict[str, object]:
+    def distributions(self, caller: Caller, id: str) -> dict[str, object]:
         """Return the distribution of each metric over the results so far."""
-        with self._tables.current(id) as table:
+        with self._tables.current(caller, id) as table:
             rows = table.distributions.update(table.table)
             document = table.distributions.described(rows)
             coverage = table.coverage()
@@ -43,16 +44,18 @@ class Distributions:
             total, done, failed = simulations.counts(c, id)
         return {"tasks": {"total": total, "done": done, "failed": failed}} | coverage | document
 
-    def dependence(self, id: str, metric: str, names: Sequence[str]) -> dict[str, object]:
+    def dependence(self, caller: Caller, id: str, metric: str, names: Sequence[str]) -> dict[str, object]:
         """Return how a metric depends on one or two parameters. Raise Invalid for unknown names.
 
         One parameter: statistics by value or bin, and for a number also a sample of points. Two: a heat map.
         """
-        known = self._tables.parameters(id)
+        known = self._tables.parameters(caller, id)
         parameters = [find_parameter(known, name) for name in names]
         if len({parameter.name for parameter in parameters}) < len(parameters):
             raise Invalid(f"`parameter` names {parameters[0].name} twice; name two different ones, or one.")
-        with self._tables.current(id) as table:  # also for the arithmetic, whose arrays are as large as the table
+        with self._tables.current(
+            caller, id
+        ) as table:  # also for the arithmetic, whose arrays are as large as the table
             return table.coverage() | _dependence(table, table.table.rows(), metric, parameters)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from common.errors import Invalid
+from core.domain.access.scopes import Caller
 from core.domain.results.declared_results import declared_results
 from core.domain.results.dependence import finite
 from core.domain.results.leaderboard import Place, PlayedScore, penalised, places, plays_all
@@ -53,12 +54,12 @@ class Leaderboards:
         self._kept: dict[str | None, Mapping[str, PlayedScore | None]] = {}  # by version's digest, then by simulation
         self._lock = threading.Lock()
 
-    def leaderboard(self, ref: str, limit: int, *, trusted: bool = False) -> dict[str, object]:
+    def leaderboard(self, caller: Caller, ref: str, limit: int, *, trusted: bool = False) -> dict[str, object]:
         """Return up to ``limit`` places; ``trusted``: whether trusted simulations count.
 
         Raise Invalid for a dataset without a score, or without fixed scenarios.
         """
-        dataset = self._datasets.find(ref)
+        dataset = self._datasets.find(caller, ref)
         score = Score.of(dataset.definition)
         if score.metric is None or dataset.tasks is None:
             lacks = "score" if score.metric is None else "fixed number of scenarios"
@@ -68,9 +69,9 @@ class Leaderboards:
             )
         with self._database.read() as c:
             filters = Listing(states=(State.SUCCEEDED,), dataset_digest=dataset.digest)
-            ids = listing.page_ids(c, filters, after=None, limit=self._searched + 1)
+            ids = listing.page_ids(c, caller.scope, filters, after=None, limit=self._searched + 1)
         searched = ids[: self._searched]
-        scores = list(filter(None, self._scores(dataset, score.metric, searched).values()))
+        scores = list(filter(None, self._scores(caller, dataset, score.metric, searched).values()))
         counted = [played for played in scores if trusted or not played.trusted]
         ranked = places(counted, lower_is_better=score.lower_is_better)
         return {
@@ -85,10 +86,12 @@ class Leaderboards:
             "items": [_described(number, place) for number, place in enumerate(ranked[:limit], start=1)],
         }
 
-    def _scores(self, dataset: Dataset, metric: str, ids: Sequence[str]) -> Mapping[str, PlayedScore | None]:
+    def _scores(
+        self, caller: Caller, dataset: Dataset, metric: str, ids: Sequence[str]
+    ) -> Mapping[str, PlayedScore | None]:
         """Return the score of each simulation, None of one that is not ranked; read are those that are not known."""
         known = self._kept.get(dataset.digest, {})
-        read = {score.id: score for score in self._read(dataset, metric, [id for id in ids if id not in known])}
+        read = {score.id: score for score in self._read(caller, dataset, metric, [id for id in ids if id not in known])}
         scores = {id: known[id] if id in known else read.get(id) for id in ids}
         with self._lock:
             self._kept.pop(dataset.digest, None)
@@ -97,7 +100,7 @@ class Leaderboards:
                 del self._kept[next(iter(self._kept))]
         return scores
 
-    def _read(self, dataset: Dataset, metric: str, ids: Sequence[str]) -> Iterator[PlayedScore]:
+    def _read(self, caller: Caller, dataset: Dataset, metric: str, ids: Sequence[str]) -> Iterator[PlayedScore]:
         """Yield the scores of those simulations whose tasks are all scenarios, with the default parameters."""
         declared = dataset.declared.params
         defaults = checked_params(declared, {}, dataset.name)
@@ -130,7 +133,7 @@ class Leaderboards:
 
         for start in range(0, len(ids), ROWS):
             with self._database.read() as c:
-                rows = simulations.headline_rows(c, ids[start : start + ROWS])
+                rows = simulations.headline_rows(c, caller.scope, ids[start : start + ROWS])
             yield from filter(None, readable(rows, score_of, "simulation"))
 
 

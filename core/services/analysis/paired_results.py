@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from core.domain.access.scopes import Caller
 from core.domain.comparisons.compared_results import ComparedResults, PairedResults, paired_results
 from core.domain.results.declared_results import declared_results
 from core.services.simulations.results import Results
@@ -9,12 +10,12 @@ from datasets.catalogue.never_values import never_values
 
 
 def read_pairs(
-    results: Results, ids: tuple[str, str], definition: Mapping[str, object]
+    caller: Caller, results: Results, ids: tuple[str, str], definition: Mapping[str, object]
 ) -> tuple[ComparedResults, ComparedResults, PairedResults]:
     """Return the results of both simulations, and their pairs; ``definition``: of the dataset that both used."""
     declared, never = declared_results(definition), never_values(definition)
     first = ComparedResults(declared, never, labelled=True)
     second = ComparedResults(declared, never, labelled=False)
     for id, side in zip(ids, (first, second), strict=True):
-        side.add(results.lines(id))
+        side.add(results.lines(caller, id))
     return first, second, paired_results(first, second)

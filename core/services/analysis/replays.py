@@ -7,12 +7,12 @@ import msgspec
 
 from common.downloads import Download
 from common.errors import NoReplay, NotFound, StoreUnavailable, UnknownArtifact, UnknownDataset
+from core.domain.access.scopes import Caller
 from core.domain.results.declared_results import declared_results
 from core.domain.results.result_columns import TaskResult
 from core.domain.submissions.provenance import ResolvedDataset, dataset_of, play_document
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
-from core.services.datasets.datasets import PROJECT
 from core.services.simulations.results import Results
 from core.store import datasets, simulations
 from core.store.database import Database
@@ -35,22 +35,22 @@ class Replays:
         self._notifier = notifier
         self._results = results
 
-    def get(self, id: str, task: int) -> Download | None:
+    def get(self, caller: Caller, id: str, task: int) -> Download | None:
         """Return the replay as JSON, or None while it is made. Raise NoReplay if it cannot be made.
 
         A task without a trace has its result as the only scene: a program of a gang, or a simulation without a record.
         Raise StoreUnavailable while no job can be enqueued: no row in SQL asks for a replay, its client does.
         """
         try:
-            self._results.artifact(id, task, TRACE)
+            self._results.artifact(caller, id, task, TRACE)
         except UnknownArtifact:
-            return self._result_of(id, task)
+            return self._result_of(caller, id, task)
         key = _key(id, task)
         try:
             size = self._store.size(key)
         except NotFound:
             self._raise_refusal(key)
-            self._check_dataset(id)
+            self._check_dataset(caller, id)
             if not self._notifier.enqueue("replay", f"{id}:{task}"):
                 raise StoreUnavailable(
                     "Replays are made by jobs, whose queue (REDIS_URL) does not answer. Try again shortly."
@@ -66,19 +66,21 @@ class Replays:
             return
         raise NoReplay  # without the stored reason: a simulator's exception is for operators
 
-    def _check_dataset(self, id: str) -> None:
+    def _check_dataset(self, caller: Caller, id: str) -> None:
         """Raise UnknownDataset if the dataset was deleted, because its scenarios are needed."""
         with self._database.read() as c:
-            dataset = dataset_of(simulations.find(c, id).provenance)
-            deleted = dataset.extends is not None and datasets.find(c, PROJECT, dataset.digest) is None
+            dataset = dataset_of(simulations.find(c, caller.scope, id).provenance)
+            deleted = dataset.extends is not None and datasets.find(c, caller.scope, dataset.digest) is None
         if deleted:
             raise UnknownDataset(f"{dataset.name}@{dataset.version} was deleted; a replay needs its scenarios.")
 
-    def inputs(self, id: str, task: int) -> tuple[ResolvedDataset, Dataset, Mapping[str, object], bytes]:
+    def inputs(
+        self, caller: Caller, id: str, task: int
+    ) -> tuple[ResolvedDataset, Dataset, Mapping[str, object], bytes]:
         """Return the inputs of a replay: the dataset in provenance, the dataset, the evaluator's set-up, the trace."""
         with self._database.read() as c:
-            provenance = simulations.find(c, id).provenance
-        blob = self._results.artifact(id, task, TRACE)
+            provenance = simulations.find(c, caller.scope, id).provenance
+        blob = self._results.artifact(caller, id, task, TRACE)
         trace = b"".join(blob.read(0, blob.size))
         resolved = dataset_of(provenance)
         dataset = played(resolved)
@@ -86,43 +88,45 @@ class Replays:
         # A replay takes the actions from the trace, and has no model that could be trusted.
         return resolved, dataset, {name: value for name, value in play.items() if name != "trusted"}, trace
 
-    def _result_of(self, id: str, task: int) -> Download:
+    def _result_of(self, caller: Caller, id: str, task: int) -> Download:
         """Return a task's result as a replay without frames. Raise UnknownArtifact if the task has no result yet."""
-        metrics = self._metrics(id)
-        document = self._titled({"scene": {"kind": "result", "metrics": metrics}, "frames": [], "dt": None}, id, task)
+        metrics = self._metrics(caller, id)
+        document = self._titled(
+            caller, {"scene": {"kind": "result", "metrics": metrics}, "frames": [], "dt": None}, id, task
+        )
         etag = hashlib.sha256(document).hexdigest()[:32]
         return Download(len(document), "application/json", f'"{etag}"', lambda a, b: iter((document[a:b],)))
 
-    def _metrics(self, id: str) -> list[dict[str, object]]:
+    def _metrics(self, caller: Caller, id: str) -> list[dict[str, object]]:
         """Return the metrics that a simulation's dataset declares, with titles, units and ranges."""
-        return described_metrics(self._definition(id))
+        return described_metrics(self._definition(caller, id))
 
-    def _definition(self, id: str) -> Mapping[str, object]:
+    def _definition(self, caller: Caller, id: str) -> Mapping[str, object]:
         with self._database.read() as c:
-            return played(dataset_of(simulations.find(c, id).provenance)).definition
+            return played(dataset_of(simulations.find(c, caller.scope, id).provenance)).definition
 
-    def keep(self, id: str, task: int, replay: Mapping[str, object]) -> None:
+    def keep(self, caller: Caller, id: str, task: int, replay: Mapping[str, object]) -> None:
         """Store a replay, with the metrics that its dataset declares. Idempotent."""
-        described = dict(replay) | {"metrics": self._metrics(id)}
-        self._store.put(_key(id, task), (self._titled(described, id, task),))
+        described = dict(replay) | {"metrics": self._metrics(caller, id)}
+        self._store.put(_key(id, task), (self._titled(caller, described, id, task),))
         self._notifier.publish(id)
 
-    def _titled(self, replay: Mapping[str, object], id: str, task: int) -> bytes:
+    def _titled(self, caller: Caller, replay: Mapping[str, object], id: str, task: int) -> bytes:
         """Return a replay as JSON, with the task's name, outcome and result."""
-        line = next(self._results.lines(id, task, task + 1), None)
+        line = next(self._results.lines(caller, id, task, task + 1), None)
         if line is None:
             raise UnknownArtifact()
         document = msgspec.json.decode(line)
         result = msgspec.convert(document, TaskResult)
         name = result.scenario.get("name", f"task {task}")
         outcome = result.metrics.get("outcome") or result.status
-        failed = self._is_failure(id, result)
+        failed = self._is_failure(caller, id, result)
         titled = {"title": name, "outcome": outcome, "failed": failed, "result": document}
         return msgspec.json.encode(dict(replay) | titled)
 
-    def _is_failure(self, id: str, result: TaskResult) -> bool:
+    def _is_failure(self, caller: Caller, id: str, result: TaskResult) -> bool:
         """Tell whether a task failed: by the model's fault, or with an outcome that its dataset calls a failure."""
-        failure = declared_results(self._definition(id)).failure
+        failure = declared_results(self._definition(caller, id)).failure
         return result.status != "ok" or (failure is not None and result.metrics.get(failure.metric) in failure.outcomes)
 
     def refuse(self, id: str, task: int, reason: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from common.errors import Invalid
+from core.domain.access.scopes import Caller
 from core.domain.results.result_conditions import ResultFilter
 from core.domain.results.result_selection import (
     PAGE,
@@ -54,16 +55,18 @@ class ResultSelections:
         self._results = results
         self._tables = tables
 
-    def selected(self, id: str, selection: Selection) -> Iterator[bytes]:
+    def selected(self, caller: Caller, id: str, selection: Selection) -> Iterator[bytes]:
         """Yield the present result lines of a selection, in task order, in chunks. Raise Invalid for a condition."""
-        conditions = self._filter(id, selection)
-        return filtered(self._results.lines(id, selection.start, selection=selection), selection.statuses, conditions)
+        conditions = self._filter(caller, id, selection)
+        return filtered(
+            self._results.lines(caller, id, selection.start, selection=selection), selection.statuses, conditions
+        )
 
-    def page(self, id: str, selection: Selection) -> Page:
+    def page(self, caller: Caller, id: str, selection: Selection) -> Page:
         """Return a page of result lines. Raise Invalid for a sort without a limit, and for an unknown name."""
         key_of = None
         if selection.sort is not None:
-            key_of = self._sort_key(id, selection.sort)
+            key_of = self._sort_key(caller, id, selection.sort)
             if selection.limit is None:
                 with self._database.read() as c:
                     _, done, _ = simulations.counts(c, id)
@@ -73,41 +76,41 @@ class ResultSelections:
                         f" `limit={PAGE}`, and continue with the address in `Link`."
                     )
         first = selection.start if selection.count else first_task(selection)
-        lines = self._results.lines(id, first, selection=selection)
-        return page_of(lines, selection, self._filter(id, selection), key_of)
+        lines = self._results.lines(caller, id, first, selection=selection)
+        return page_of(lines, selection, self._filter(caller, id, selection), key_of)
 
-    def _filter(self, id: str, selection: Selection) -> ResultFilter | None:
+    def _filter(self, caller: Caller, id: str, selection: Selection) -> ResultFilter | None:
         if not selection.where:
             return None
-        columns, _ = self.columns(id)
+        columns, _ = self.columns(caller, id)
         return ResultFilter(
             selection.where,
-            parameters=lambda: self._tables.parameters(id),
-            definition=self._definition(id),
+            parameters=lambda: self._tables.parameters(caller, id),
+            definition=self._definition(caller, id),
             columns=columns,
         )
 
-    def _sort_key(self, id: str, sort: str) -> Callable[[bytes], SortKey]:
+    def _sort_key(self, caller: Caller, id: str, sort: str) -> Callable[[bytes], SortKey]:
         if sort == WORST:
-            return worst_key(Score.of(self._definition(id)))
+            return worst_key(Score.of(self._definition(caller, id)))
         if names_parameter(sort):
-            return parameter_key(sort, self._tables.parameters(id))
-        columns, _ = self.columns(id)
+            return parameter_key(sort, self._tables.parameters(caller, id))
+        columns, _ = self.columns(caller, id)
         check_sort(sort, columns)
         return sort_key(sort)
 
-    def _definition(self, id: str) -> Mapping[str, object]:
+    def _definition(self, caller: Caller, id: str) -> Mapping[str, object]:
         with self._database.read() as c:
-            row = simulations.find(c, id)
+            row = simulations.find(c, caller.scope, id)
         return played(dataset_of(row.provenance)).definition
 
-    def columns(self, id: str) -> tuple[Mapping[str, str] | None, str]:
+    def columns(self, caller: Caller, id: str) -> tuple[Mapping[str, str] | None, str]:
         """Return the kinds of the columns of a simulation's tables, and a version of its results.
 
         (None, "") while results can still arrive, and for results of earlier versions.
         """
         with self._database.read() as c:
-            row = simulations.find(c, id)
+            row = simulations.find(c, caller.scope, id)
         if State(row.state) not in FINAL or row.summary is None:
             return None, ""
         summary = decode_document(row.summary, _SummaryOfTables)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from common.errors import UnknownSimulation
+from core.domain.access.scopes import Caller
 from core.domain.results.declared_results import DeclaredFailure, DeclaredResults, declared_results
 from core.domain.results.distribution import RunningDistributions
 from core.domain.results.intervals import Bounds
@@ -88,20 +89,20 @@ class ResultTables:
         with self._lock:
             return sum(table.size for table in self._tables.values())
 
-    def parameters(self, id: str) -> Mapping[str, Parameter]:
+    def parameters(self, caller: Caller, id: str) -> Mapping[str, Parameter]:
         """Return the parameters of a simulation's tasks by name; no result is read.
 
         The scenarios of a dataset that was deleted meanwhile are unknown, so that those of the sweep are left.
         """
-        table = self._opened(id)
+        table = self._opened(caller, id)
         if table.parameters is None:
-            table.parameters = self._parameters(table.provenance)
+            table.parameters = self._parameters(caller, table.provenance)
         return table.parameters
 
     @contextmanager
-    def current(self, id: str) -> Iterator[SimulationTable]:
+    def current(self, caller: Caller, id: str) -> Iterator[SimulationTable]:
         """Lock a simulation's table with all results that have arrived. Raise UnknownSimulation."""
-        table = self._opened(id)
+        table = self._opened(caller, id)
         with table.lock:
             try:
                 self._extend(id, table)
@@ -112,10 +113,10 @@ class ResultTables:
             self._shrink(id)
             yield table
 
-    def _opened(self, id: str) -> SimulationTable:
+    def _opened(self, caller: Caller, id: str) -> SimulationTable:
         try:
             with self._database.read() as c:
-                row = simulations.find(c, id)
+                row = simulations.find(c, caller.scope, id)
                 stage = store.newest_stage(c, id)
         except UnknownSimulation:
             self._forget(id)
@@ -133,13 +134,13 @@ class ResultTables:
             self._tables[id] = new
             return new
 
-    def _parameters(self, provenance: Provenance) -> Mapping[str, Parameter]:
+    def _parameters(self, caller: Caller, provenance: Provenance) -> Mapping[str, Parameter]:
         dataset, tasks = provenance.dataset, provenance.play.tasks
         plan = TaskPlan(tasks)
         parameters: list[Parameter] = []
         if played(dataset).declared.scenarios is not None:
             positions = [plan.locate(position).index for position in range(plan.scenarios)]
-            parameters += scenario_parameters(self._specs.all(dataset), positions)
+            parameters += scenario_parameters(self._specs.all(caller, dataset), positions)
         parameters += swept_parameters(tasks.get("sweep") or {}, plan.per_combination)
         return {parameter.name: parameter for parameter in parameters}
 

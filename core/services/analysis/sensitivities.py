@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import Invalid
+from core.domain.access.scopes import Caller
 from core.domain.results.dependence import finite, metric_values
 from core.domain.results.distribution import FAILED, failing
 from core.domain.results.parameter_columns import column_of_parameter, distinct_columns
@@ -29,13 +30,13 @@ class Sensitivities:
     def __init__(self, tables: ResultTables) -> None:
         self._tables = tables
 
-    def sensitivity(self, id: str, metric: str) -> dict[str, object]:
+    def sensitivity(self, caller: Caller, id: str, metric: str) -> dict[str, object]:
         """Return how each parameter goes with a metric, the strongest first, and the combinations that fail most.
 
         Raise Invalid for a metric that no result has, and for one with texts.
         """
-        parameters = self._tables.parameters(id)
-        with self._tables.current(id) as table:
+        parameters = self._tables.parameters(caller, id)
+        with self._tables.current(caller, id) as table:
             rows = table.table.rows()
             if kind_of_metric(metric, table, rows) == "category":
                 raise Invalid(f"The metric {metric} has texts. Name a metric with numbers, or take `metric={FAILED}`.")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
+from core.domain.access.scopes import Caller
 from core.domain.results.result_columns import TaskResult
 from core.domain.results.result_tally import SWEPT, ResultTally
 from core.services.datasets.catalogue import played
@@ -26,14 +27,14 @@ class Sweeps:
         self._simulations = simulations
         self._results = results
 
-    def sweep(self, id: str) -> tuple[list[str], Iterator[Mapping[str, object]]]:
+    def sweep(self, caller: Caller, id: str) -> tuple[list[str], Iterator[Mapping[str, object]]]:
         """Return the swept parameters, and a row for each combination in task order.
 
         A simulation without a sweep has one combination. Rows that the summary does not have are computed from the
         results as they are read. Raise NotFinished until the simulation has ended.
         """
-        summary = self._simulations.summary(id)
-        provenance = self._simulations.get(id).provenance
+        summary = self._simulations.summary(caller, id)
+        provenance = self._simulations.get(caller, id).provenance
         plan = provenance.play.tasks
         parameters = list(plan.get("sweep") or ())
         if not parameters:
@@ -47,12 +48,14 @@ class Sweeps:
         def tally() -> ResultTally:
             return ResultTally(definition["metrics"], (), parameters, per_combination, units, never_values(definition))
 
-        return parameters, self._computed(id, tally, SWEPT * per_combination)
+        return parameters, self._computed(caller, id, tally, SWEPT * per_combination)
 
-    def _computed(self, id: str, empty: Callable[[], ResultTally], window: int) -> Iterator[Mapping[str, object]]:
+    def _computed(
+        self, caller: Caller, id: str, empty: Callable[[], ResultTally], window: int
+    ) -> Iterator[Mapping[str, object]]:
         """Yield the rows of all combinations, those of ``window`` tasks at a time. ``empty``: makes a tally."""
         tally, current = empty(), 0
-        for body in self._results.lines(id):
+        for body in self._results.lines(caller, id):
             for block in blocks_of(body):
                 results = list(map(_result_decoder.decode, block))
                 while results:

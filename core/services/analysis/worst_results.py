@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from core.domain.access.scopes import Caller
 from core.domain.results.result_columns import TaskResult
 from core.domain.results.score import Score
 from core.domain.results.worst_tasks import worst_rows
@@ -22,14 +23,14 @@ class WorstResults:
         self._tables = tables
         self._results = results
 
-    def worst(self, id: str, groups: Sequence[tuple[str, str]], most: int) -> dict[str, object]:
+    def worst(self, caller: Caller, id: str, groups: Sequence[tuple[str, str]], most: int) -> dict[str, object]:
         """Return up to ``most`` tasks with all of these values of parameters, the worst first.
 
         Raise Invalid for an unknown parameter or value.
         """
-        known = self._tables.parameters(id) if groups else {}
+        known = self._tables.parameters(caller, id) if groups else {}
         parameters = [(find_parameter(known, name), value) for name, value in groups]
-        with self._tables.current(id) as table:
+        with self._tables.current(caller, id) as table:
             rows = table.table.rows()
             chosen = np.ones(len(rows.tasks), np.bool_)
             for parameter, value in parameters:
@@ -37,7 +38,7 @@ class WorstResults:
             score = Score.declared_by(table.declared)
             tasks = worst_rows(rows, chosen, score, most)
             coverage = table.coverage()
-        results = {result.task: result for result in map(_decode, self._results.lines_of(id, sorted(tasks)))}
+        results = {result.task: result for result in map(_decode, self._results.lines_of(caller, id, sorted(tasks)))}
         items = [
             score.described(results[task]) | {"metrics": results[task].metrics}
             for task in tasks

@@ -17,6 +17,7 @@ from common.errors import (
     StorageFull,
     StoreUnavailable,
 )
+from core.domain.access.scopes import PLATFORM
 from core.domain.comparisons.comparison_spec import comparison_spec_of
 from core.domain.comparisons.comparison_states import ComparisonState, end_of
 from core.domain.comparisons.play_order import batches
@@ -73,9 +74,9 @@ class ComparisonBatches:
     def _advance(self, id: str) -> float:
         """Take the steps that are possible now; return the seconds after which the next is possible at the earliest."""
         with self._database.read() as c:
-            row = COMPARISONS.find(c, id)
+            row = COMPARISONS.find(c, PLATFORM, id)
         if row.state == ComparisonState.CANCELLING:
-            return self._cancel(id)
+            return self._cancel(row)
         if row.groups is None:
             row = self._with_groups(row)
         comparison: _Comparison | None = None
@@ -129,8 +130,8 @@ class ComparisonBatches:
         submission = replace(resubmission(document), scenarios={"tasks": comparison.scenarios_of[batch]})
         try:
             id, _ = self._simulations.accept(
+                comparison.row.caller,
                 submission,
-                submitted_by=comparison.row.submitted_by,
                 within=lambda c, new: store.add_simulation(c, comparison.id, model.ordinal, batch, new),
             )
         except (Conflict, StoreUnavailable, StorageFull):
@@ -193,7 +194,7 @@ class ComparisonBatches:
 
     def _played(self, comparison: "_Comparison", batch: int, ids: tuple[str, str]) -> PlayedBatch:
         """Return the pairs of a batch from the results of its two simulations."""
-        first, second, both = read_pairs(self._results, ids, comparison.definition)
+        first, second, both = read_pairs(comparison.row.caller, self._results, ids, comparison.definition)
         metric = comparison.question.metric.name
         return PlayedBatch(
             scenarios=comparison.scenarios_of[batch],
@@ -220,7 +221,7 @@ class ComparisonBatches:
     def _end_unreadable(self, id: str, reason: str) -> None:
         """End a comparison with a document that cannot be read, so that it can be deleted."""
         with self._database.read() as c:
-            row, models = COMPARISONS.find(c, id), store.models_of(c, [id])
+            row, models = COMPARISONS.find(c, PLATFORM, id), store.models_of(c, [id])
         compared = [model for model in models if model.ordinal != row.reference]
         for model in compared:
             if model.state == ComparisonState.RUNNING:
@@ -233,7 +234,7 @@ class ComparisonBatches:
         """End a comparison of which no model runs."""
 
         def write(c: Connection) -> None:
-            row = COMPARISONS.find(c, id, lock=True)
+            row = COMPARISONS.find(c, PLATFORM, id, lock=True)
             present = [model.state for model in store.models_of(c, [id]) if model.ordinal != row.reference]
             if row.state != ComparisonState.RUNNING or present != list(models):
                 raise Conflict(f"Comparison {id} has changed meanwhile.")
@@ -255,20 +256,21 @@ class ComparisonBatches:
 
     # -- cancellation
 
-    def _cancel(self, id: str) -> float:
+    def _cancel(self, row: ComparisonRow) -> float:
         """Cancel the simulations that have not ended; end the comparison once all have."""
+        id = row.id
         with self._database.read() as c:
             unended = [play.simulation_id for play in store.simulations_of(c, [id]) if play.runs]
         if unended:
-            for error in self._simulations.cancellations.begin(unended).values():
+            for error in self._simulations.cancellations.begin(row.caller, unended).values():
                 if isinstance(error, StoreUnavailable):  # others have just ended or were deleted, and need nothing
                     raise error
             return CANCELLING_PAUSE
 
         def write(c: Connection) -> None:
-            row = COMPARISONS.find(c, id, lock=True)
-            if row.state == ComparisonState.CANCELLING:
-                COMPARISONS.move(c, id, ComparisonState.CANCELLED, self._database.now(c), reason=row.reason)
+            present = COMPARISONS.find(c, PLATFORM, id, lock=True)
+            if present.state == ComparisonState.CANCELLING:
+                COMPARISONS.move(c, id, ComparisonState.CANCELLED, self._database.now(c), reason=present.reason)
 
         self._database.write(write)
         self._announce_end(id)
@@ -285,14 +287,14 @@ class ComparisonBatches:
         groups: list[dict[str, str]] = []
         if group_by:
             selected = set(_indexes(tasks))
-            for index, scenario in enumerate(self._specs.all(dataset)):
+            for index, scenario in enumerate(self._specs.all(row.caller, dataset)):
                 if index in selected:
                     groups.append({name: str(scenario[name]) for name in group_by if scenario.get(name) is not None})
         sizes = json.dumps(group_sizes(groups))
 
         def write(c: Connection) -> ComparisonRow:
             store.change(c, row.id, groups=sizes)
-            return COMPARISONS.find(c, row.id)
+            return COMPARISONS.find(c, PLATFORM, row.id)
 
         return self._database.write(write)
 
@@ -329,7 +331,7 @@ def _ref(model: ComparedModelRow) -> ModelRef:
 
 def _require_batch(c: Connection, id: str, model: ComparedModelRow) -> None:
     """Lock a comparison; raise Conflict unless it runs and this batch of the model is still to be added."""
-    row = COMPARISONS.find(c, id, lock=True)
+    row = COMPARISONS.find(c, PLATFORM, id, lock=True)
     present = next(other for other in store.models_of(c, [id]) if other.ordinal == model.ordinal)
     if row.state != ComparisonState.RUNNING or (present.state, present.batch) != (model.state, model.batch):
         raise Conflict(f"Comparison {id} has changed meanwhile.")

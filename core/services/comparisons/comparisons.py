@@ -9,6 +9,7 @@ import msgspec
 
 from common.errors import Conflict, IllegalTransition, Invalid, NotFinished, TooManyTasks
 from common.ids import new_id
+from core.domain.access.scopes import Caller
 from core.domain.comparisons.claims import Claim, Method, method_of
 from core.domain.comparisons.comparison_requests import ComparisonRequest
 from core.domain.comparisons.comparison_spec import ComparisonSpec
@@ -37,7 +38,7 @@ from core.services.datasets.datasets import Datasets
 from core.services.event_streams import EventLog
 from core.services.submissions.resolving import UNKNOWN_MODEL, Resolved, Resolver
 from core.services.unreadable_rows import readable
-from core.services.uploads.models import PROJECT, Models
+from core.services.uploads.models import Models
 from core.store import comparison_listing, idempotency_keys, simulations
 from core.store import comparisons as store
 from core.store.comparisons import COMPARISONS, BatchSimulationRow, ComparedModelRow, ComparisonRow
@@ -61,11 +62,11 @@ class Comparisons:
 
     def create(
         self,
+        caller: Caller,
         request: ComparisonRequest,
         *,
         key: str | None = None,
         request_digest: str = "",
-        submitted_by: str = "",
         within: Callable[[Connection, str], None] | None = None,
     ) -> tuple[dict[str, object], bool]:
         """Store a comparison and let its first batch be submitted; return it, and whether ``key`` was used before.
@@ -75,18 +76,18 @@ class Comparisons:
         """
         if key is not None:
             with self._database.read() as c:
-                replayed = idempotency_keys.find(c, key, request_digest, self._database.now(c))
+                replayed = idempotency_keys.find(c, caller, key, request_digest, self._database.now(c))
             if replayed is not None:
-                return self.get(replayed), True
+                return self.get(caller, replayed), True
         _check_models(request)
-        first, *others = self._resolve_all(request)
+        first, *others = self._resolve_all(caller, request)
         scenarios, margin, method = _check_question(request, first[1])
         id = new_id(datetime.now(UTC))
         dataset = first[1].provenance.dataset
         spec = ComparisonSpec.of(request, margin=margin, method=method, models=len(others))
         reference = request.models.index(request.reference) if request.reference else len(request.models) - 1
         row = {
-            "project": PROJECT,
+            "project": caller.scope.owner,
             "spec": json.dumps(msgspec.to_builtins(spec)),
             "dataset": dataset.name,
             "dataset_version": dataset.version,
@@ -94,59 +95,61 @@ class Comparisons:
             "reference": reference,
             "scenarios": scenarios,
             "labels": json.dumps(dict(request.labels)),
-            "submitted_by": submitted_by,
+            "submitted_by": caller.address,
         }
 
         def write(c: Connection) -> str | None:
             now = self._database.now(c)
             if key is not None:
-                if (previous := idempotency_keys.remember(c, key, request_digest, id, now)) is not None:
+                if (previous := idempotency_keys.remember(c, caller, key, request_digest, id, now)) is not None:
                     return previous
             COMPARISONS.add(c, id, row, now)
             for ordinal, (submission, resolved) in enumerate((first, *others)):
-                _add_model(c, id, ordinal, submission, resolved, now)
+                _add_model(c, caller, id, ordinal, submission, resolved, now)
             if within is not None:
                 within(c, id)
             return None
 
         if (previous := self._database.write(write)) is not None:
-            return self.get(previous), True
+            return self.get(caller, previous), True
         self._notifier.enqueue("compare", id)
-        return self.get(id), False
+        return self.get(caller, id), False
 
-    def check(self, request: ComparisonRequest) -> list[Provenance]:
+    def check(self, caller: Caller, request: ComparisonRequest) -> list[Provenance]:
         """Return the provenance of each model of a request. Raise Invalid for one that can never run."""
         _check_models(request)
-        resolved = [each for _, each in self._resolve_all(request)]
+        resolved = [each for _, each in self._resolve_all(caller, request)]
         _check_question(request, resolved[0])
         return [each.provenance for each in resolved]
 
-    def check_known_models(self, request: ComparisonRequest) -> None:
+    def check_known_models(self, caller: Caller, request: ComparisonRequest) -> None:
         """Raise Invalid for a request that can never run, whatever models join those that it names, perhaps none."""
         submissions = [_submission(request, request.dataset, name) for name in request.models]
         unknown = replace(_submission(request, request.dataset, ""), model=None, model_reference=UNKNOWN_MODEL)
         for submission in submissions or [unknown]:
-            _check_question(request, self._resolver.resolve(submission))
+            _check_question(request, self._resolver.resolve(caller, submission))
 
-    def _resolve_all(self, request: ComparisonRequest) -> list[tuple[Submission, Resolved]]:
+    def _resolve_all(self, caller: Caller, request: ComparisonRequest) -> list[tuple[Submission, Resolved]]:
         """Resolve the models of a request, on the same version of the dataset. Raise Invalid for equal ones."""
         resolved: list[tuple[Submission, Resolved]] = []
         dataset = request.dataset
         for name in request.models:
             submission = _submission(request, dataset, name)
-            resolved.append((submission, self._resolver.resolve(submission)))
+            resolved.append((submission, self._resolver.resolve(caller, submission)))
             dataset = pinned(resolved[0][1].provenance.dataset)
         _check_different(request.models, [entry.provenance for _, entry in resolved])
         return resolved
 
-    def add_models(self, id: str, names: Sequence[str], runtimes: Mapping[str, str]) -> dict[str, object]:
+    def add_models(
+        self, caller: Caller, id: str, names: Sequence[str], runtimes: Mapping[str, str]
+    ) -> dict[str, object]:
         """Let models join a comparison: they are compared with its reference on the same scenarios and seeds.
 
         What was played before is not played again, and the verdicts that it has stay as they are. Raise Invalid for a
         model that is in it already, and Conflict if its results would not be comparable.
         """
         with self._database.read() as c:
-            row = COMPARISONS.find(c, id)
+            row = COMPARISONS.find(c, caller.scope, id)
             present = store.models_of(c, [id])
         submitted = decode_document(present[0].spec, Submission)
         provenances = [provenance_of(model.provenance) for model in present]
@@ -154,7 +157,7 @@ class Comparisons:
         joining: list[tuple[Submission, Resolved]] = []
         for name in names:
             submission = replace(submitted, model=name, runtime=runtimes.get(name), dataset=dataset)
-            resolved = self._resolver.resolve(submission)
+            resolved = self._resolver.resolve(caller, submission)
             _check_comparable(resolved.provenance, provenances[row.reference])
             joining.append((submission, resolved))
         labels = [model.name for model in present] + list(names)
@@ -162,7 +165,7 @@ class Comparisons:
 
         def write(c: Connection) -> None:
             now = self._database.now(c)
-            state = COMPARISONS.find(c, id, lock=True).state
+            state = COMPARISONS.find(c, caller.scope, id, lock=True).state
             if state == ComparisonState.CANCELLING:
                 raise IllegalTransition("The comparison is being cancelled; wait for its end.", state=state)
             count = len(store.models_of(c, [id]))
@@ -171,31 +174,31 @@ class Comparisons:
             if count + len(joining) > MOST_MODELS:
                 raise Invalid(f"A comparison has at most {MOST_MODELS} models; this one has {count}.")
             for number, (submission, resolved) in enumerate(joining):
-                _add_model(c, id, count + number, submission, resolved, now)
+                _add_model(c, caller, id, count + number, submission, resolved, now)
                 COMPARISONS.say(c, id, "joined", {"model": resolved.provenance.model.name}, now)
             if state != ComparisonState.RUNNING:
                 COMPARISONS.move(c, id, ComparisonState.RUNNING, now, reason=None)
 
         self._database.write(write)
-        return self._announce_change(id)
+        return self._announce_change(caller, id)
 
     # -- queries
 
-    def get(self, id: str) -> dict[str, object]:
+    def get(self, caller: Caller, id: str) -> dict[str, object]:
         """Return a comparison with the verdict on each model so far."""
         with self._database.read() as c:
-            row = COMPARISONS.find(c, id)
+            row = COMPARISONS.find(c, caller.scope, id)
             return comparison_document(row, store.models_of(c, [id]), store.simulations_of(c, [id]), details=True)
 
     def list(
-        self, listing: Listing, *, states: Sequence[str] = (), after: str | None = None, limit: int = 50
+        self, caller: Caller, listing: Listing, *, states: Sequence[str] = (), after: str | None = None, limit: int = 50
     ) -> tuple[Sequence[dict[str, object]], str | None]:
         """Return a page of comparisons without the details of their verdicts, newest first, and the next cursor.
 
         ``states``: any of these; those of the listing are of simulations.
         """
         with self._database.read() as c:
-            rows = comparison_listing.page(c, listing, states=states, after=after, limit=limit + 1)
+            rows = comparison_listing.page(c, caller.scope, listing, states=states, after=after, limit=limit + 1)
             ids = [row.id for row in rows[:limit]]
             models, plays = store.models_of(c, ids), store.simulations_of(c, ids)
 
@@ -207,39 +210,39 @@ class Comparisons:
 
         return readable(rows[:limit], document, "comparison"), ids[-1] if len(rows) > limit else None
 
-    def count(self, listing: Listing) -> dict[ComparisonState, int]:
+    def count(self, caller: Caller, listing: Listing) -> dict[ComparisonState, int]:
         """Return the number of comparisons of a listing in each state."""
         with self._database.read() as c:
-            return comparison_listing.counts(c, listing)
+            return comparison_listing.counts(c, caller.scope, listing)
 
     # -- changes
 
-    def cancel(self, id: str) -> dict[str, object]:
+    def cancel(self, caller: Caller, id: str) -> dict[str, object]:
         """Cancel a comparison and its simulations; the verdicts that hold are kept. Idempotent."""
 
         def write(c: Connection) -> None:
-            state = COMPARISONS.find(c, id, lock=True).state
+            state = COMPARISONS.find(c, caller.scope, id, lock=True).state
             if state in (ComparisonState.CANCELLING, ComparisonState.CANCELLED):
                 return
             if state in ENDED:
                 raise IllegalTransition(f"The comparison has {state} already; there is nothing to cancel.", state=state)
             now = self._database.now(c)
-            _move_models(c, id, (ComparisonState.RUNNING,), ComparisonState.CANCELLED, now)
+            _move_models(c, caller, id, (ComparisonState.RUNNING,), ComparisonState.CANCELLED, now)
             COMPARISONS.move(c, id, ComparisonState.CANCELLING, now, reason="cancelled by its owner")
 
         self._database.write(write)
-        return self._announce_change(id)
+        return self._announce_change(caller, id)
 
-    def retry(self, id: str) -> dict[str, object]:
+    def retry(self, caller: Caller, id: str) -> dict[str, object]:
         """Let the models that failed or were cancelled go on where they stopped. Raise IllegalTransition for none."""
 
         def write(c: Connection) -> None:
-            row = COMPARISONS.find(c, id, lock=True)
+            row = COMPARISONS.find(c, caller.scope, id, lock=True)
             if row.state == ComparisonState.CANCELLING:
                 raise IllegalTransition("The comparison is being cancelled; wait for its end.", state=row.state)
             now = self._database.now(c)
             stopped = (ComparisonState.FAILED, ComparisonState.CANCELLED)
-            if not (moved := _move_models(c, id, stopped, ComparisonState.RUNNING, now)):
+            if not (moved := _move_models(c, caller, id, stopped, ComparisonState.RUNNING, now)):
                 raise IllegalTransition("No model of the comparison has failed or was cancelled.", state=row.state)
             again = {(ordinal, model.batch) for model in moved for ordinal in (model.ordinal, row.reference)}
             for play in store.simulations_of(c, [id]):
@@ -249,20 +252,20 @@ class Comparisons:
                 COMPARISONS.move(c, id, ComparisonState.RUNNING, now, reason=None)
 
         self._database.write(write)
-        return self._announce_change(id)
+        return self._announce_change(caller, id)
 
-    def delete(self, id: str) -> None:
+    def delete(self, caller: Caller, id: str) -> None:
         """Delete a comparison that has ended, and its simulations."""
 
         def write(c: Connection) -> Sequence[str]:
-            if COMPARISONS.find(c, id, lock=True).state not in ENDED:
+            if COMPARISONS.find(c, caller.scope, id, lock=True).state not in ENDED:
                 raise NotFinished("The comparison has not ended: cancel it, and wait for its end.")
             plays = [play for play in store.simulations_of(c, [id]) if not play.deleted]
             if unended := [play.simulation_id for play in plays if play.runs]:
                 raise NotFinished(f"Simulation {unended[0]} of the comparison has not ended; wait for that.")
             now = self._database.now(c)
             for play in plays:
-                simulations.delete(c, play.simulation_id, now)
+                simulations.delete(c, caller.scope, play.simulation_id, now)
             store.remove(c, id)
             return [play.simulation_id for play in plays]
 
@@ -271,10 +274,10 @@ class Comparisons:
             self._notifier.enqueue("delete", simulation)
         self._notifier.publish(id)
 
-    def _announce_change(self, id: str) -> dict[str, object]:
+    def _announce_change(self, caller: Caller, id: str) -> dict[str, object]:
         self._notifier.publish(id)
         self._notifier.enqueue("compare", id)
-        return self.get(id)
+        return self.get(caller, id)
 
 
 def _check_models(request: ComparisonRequest) -> None:
@@ -346,11 +349,13 @@ def _submission(request: ComparisonRequest, dataset: str, model: str) -> Submiss
     return Submission(model=model, runtime=request.runtimes.get(model), model_seeds=BY_SCENARIO, **values)
 
 
-def _add_model(c: Connection, id: str, ordinal: int, submission: Submission, resolved: Resolved, now: float) -> None:
+def _add_model(
+    c: Connection, caller: Caller, id: str, ordinal: int, submission: Submission, resolved: Resolved, now: float
+) -> None:
     """Insert a model; its simulations have the comparison's id as a label."""
-    Datasets.keep(c, resolved.dataset)
+    Datasets.keep(c, caller.scope, resolved.dataset)
     if resolved.model is not None:
-        Models.keep(c, resolved.model)
+        Models.keep(c, caller.scope, resolved.model)
     spec = msgspec.to_builtins(submission)
     spec["labels"] = dict(submission.labels) | {LABEL: id}
     model = resolved.provenance.model
@@ -359,10 +364,10 @@ def _add_model(c: Connection, id: str, ordinal: int, submission: Submission, res
 
 
 def _move_models(
-    c: Connection, id: str, current: Sequence[ComparisonState], following: ComparisonState, now: float
+    c: Connection, caller: Caller, id: str, current: Sequence[ComparisonState], following: ComparisonState, now: float
 ) -> list[ComparedModelRow]:
     """Move the models in these states to another; return their rows."""
-    reference = COMPARISONS.find(c, id).reference
+    reference = COMPARISONS.find(c, caller.scope, id).reference
     moved = [row for row in store.models_of(c, [id]) if row.state in current and row.ordinal != reference]
     for row in moved:
         ended = now if following in ENDED else None

@@ -2,6 +2,7 @@
 
 from itertools import chain
 
+from core.domain.access.scopes import PLATFORM
 from core.store import datasets as store
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
@@ -46,7 +47,7 @@ class DatasetGarbage:
         """Delete an object without a reference, left by a job that lost its claim; return 1 if deleted, else 0."""
         version = key.split("/")[1]
         with self._database.read() as c:
-            row = store.by_id(c, version)
+            row = store.by_id(c, PLATFORM, version)
             young = row is not None and row.ended_at is not None and row.ended_at > self._database.now(c) - grace
             if young or store.at_work(c, version) or store.needed(c, key):
                 return 0

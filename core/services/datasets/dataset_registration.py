@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from common.errors import Invalid, OriginFailed, PlatformError, StorageFull, StoreUnavailable
 from common.file_reading import refuse_unreadable
+from core.domain.access.scopes import PLATFORM, Scope, work_of
 from core.services.claims import Action, ClaimedJob, ClaimLost, DiskFull, OnError
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.environment_registration import EnvironmentRegistration
@@ -94,13 +95,13 @@ class DatasetRegistration:
 
     def _register(self, claim: HeldClaim) -> None:
         with self._database.read() as c:
-            row = store.by_id(c, claim.id)
+            row = store.by_id(c, PLATFORM, claim.id)
         if row is None:
             raise ClaimLost
         progress = None
         try:
             source = stored_source(row.source)
-            progress = RegistrationProgress(self._database, claim, source.upload_ids())
+            progress = RegistrationProgress(self._database, claim, Scope(row.project), source.upload_ids())
             if row.attempts > ATTEMPTS:
                 raise Invalid(f"Its registration was interrupted {ATTEMPTS} times; see the log.")
             self._versions.garbage.purge(claim.id)  # objects of an earlier attempt
@@ -160,7 +161,7 @@ class DatasetRegistration:
         if finished is None:
             raise ClaimLost
         for upload in source.upload_ids():
-            self._uploads.let_go(upload)
+            self._uploads.let_go(work_of(row.project), upload)
         if finished.manifest != manifest:  # an existing version has the same content
             self._versions.garbage.purge(claim.id)
 
@@ -173,7 +174,7 @@ class DatasetRegistration:
             logger.warning("registration of version %s failed: %s", claim.id, reason)
             self._versions.garbage.purge(claim.id)
             with self._database.read() as c:
-                row = store.by_id(c, claim.id)
+                row = store.by_id(c, PLATFORM, claim.id)
             if row is not None:
                 self._versions.release_uploads(row)
 

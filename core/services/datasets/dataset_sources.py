@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from common.errors import Invalid, UnknownUpload
+from core.domain.access.scopes import Caller, Scope
 from core.services.uploads.uploads import Uploads
 from core.store import uploads as store
 from core.store.database import Connection
@@ -13,17 +14,17 @@ _S3 = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<pref
 HELD = 3600.0
 
 
-def check_finished(uploads: Uploads, id: str) -> None:
+def check_finished(caller: Caller, uploads: Uploads, id: str) -> None:
     """Raise Invalid if an upload still waits for bytes."""
-    upload = uploads.get(id)
+    upload = uploads.get(caller, id)
     if upload.length is None or upload.offset != upload.length:
         raise Invalid(f"Upload {id} still waits for bytes; finish it first.")
 
 
-def hold(c: Connection, ids: Sequence[str], now: float) -> None:
+def hold(c: Connection, scope: Scope, ids: Sequence[str], now: float) -> None:
     """Protect a version's uploads from deletion and expiry for HELD seconds. Raise UnknownUpload."""
     for id in sorted(ids):  # in one order, so that two transactions cannot deadlock
-        if not store.hold(c, id, now + HELD):
+        if not store.hold(c, scope, id, now + HELD):
             raise UnknownUpload(f"Upload {id} has been deleted.")
 
 

@@ -15,6 +15,7 @@ from common.downloads import Download
 from common.errors import Corrupt, InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
 from common.ids import new_id
 from common.near_names import name_list, near_names, suggestion
+from core.domain.access.scopes import Caller, Scope, work_of
 from core.domain.submissions.provenance import DatasetVersion, ResolvedDataset
 from core.domain.submissions.stored_documents import decode_document
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
@@ -49,7 +50,6 @@ from datasets.versions.plants import MEMBERS
 from datasets.versions.scenarios import extend, non_blank
 from datasets.versions.version_description import VersionDescription
 
-PROJECT = "default"
 #: Form of an id; no dataset may have such a name.
 _ID = re.compile(r"[0-9a-hjkmnp-tv-z]{26}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -81,20 +81,24 @@ class Datasets:
 
     # -- registration
 
-    def register(self, name: str, source: Mapping[str, object], tags: Sequence[str] = ()) -> dict[str, object]:
+    def register(
+        self, caller: Caller, name: str, source: Mapping[str, object], tags: Sequence[str] = ()
+    ) -> dict[str, object]:
         """Insert a version in the state `registering` and enqueue its job. Raise Invalid for an invalid source."""
         check_name(name)
-        chosen = source_of_request(source, self._uploads, self._sources)
-        return version_document(self.register_source(name, chosen, tags), [])
+        chosen = source_of_request(caller, source, self._uploads, self._sources)
+        return version_document(self.register_source(caller, name, chosen, tags), [])
 
-    def register_source(self, name: str, chosen: SourceKind, tags: Sequence[str] = ()) -> DatasetVersionRow:
+    def register_source(
+        self, caller: Caller, name: str, chosen: SourceKind, tags: Sequence[str] = ()
+    ) -> DatasetVersionRow:
         """Insert a version in the state `registering` and enqueue its job; return its row. Raise Invalid."""
         check_name(name)
         tags = check_tags(tags)
         self._floor.check()
         row = {
             "id": new_id(datetime.now(UTC)),
-            "project": PROJECT,
+            "project": caller.scope.owner,
             "name": name,
             "source": _source_text(chosen),
             "tags": json.dumps(tags),
@@ -102,64 +106,68 @@ class Datasets:
 
         def write(c: Connection) -> DatasetVersionRow:
             now = self._database.now(c)
-            dataset_sources.hold(c, chosen.upload_ids(), now)
+            dataset_sources.hold(c, caller.scope, chosen.upload_ids(), now)
             return store.add(c, row | {"created_at": now})
 
         added = self._database.write(write)
         self._notifier.enqueue("register", row["id"])
         return added
 
-    def version_of_source(self, name: str, chosen: SourceKind) -> DatasetVersionRow | None:
+    def version_of_source(self, caller: Caller, name: str, chosen: SourceKind) -> DatasetVersionRow | None:
         """Return the newest version of exactly this source, in any state but `deleted`; None: there is none.
 
         Of a version whose content another has already, the other is returned.
         """
         with self._database.read() as c:
-            row = store.of_source(c, PROJECT, name, _source_text(chosen))
-            return store.by_id(c, row.same_as) if row is not None and row.same_as is not None else row
+            row = store.of_source(c, caller.scope, name, _source_text(chosen))
+            return store.by_id(c, caller.scope, row.same_as) if row is not None and row.same_as is not None else row
 
     # -- queries
 
-    def page(self, *, after: str | None = None, limit: int = 50) -> tuple[list[dict[str, object]], str | None]:
+    def page(
+        self, caller: Caller, *, after: str | None = None, limit: int = 50
+    ) -> tuple[list[dict[str, object]], str | None]:
         """Return a page of datasets, each at its latest version: built-in ones first, then by name."""
         built_in = [name for name in sorted(datasets()) if after is None or f"~{name}" > after][: limit + 1]
         if after is not None and not after.startswith("~"):
             built_in = []
         after_name = None if after is None or after.startswith("~") else after
         with self._database.read() as c:
-            rows = store.latest(c, PROJECT, after_name, limit + 1 - len(built_in)) if len(built_in) <= limit else []
-            tags = store.tags.of_versions(c, [row.id for row in rows])
+            rows = (
+                store.latest(c, caller.scope, after_name, limit + 1 - len(built_in)) if len(built_in) <= limit else []
+            )
+            tags = store.tags.of_versions(c, caller.scope, [row.id for row in rows])
         items = [brief_document(built_in_document(datasets()[name])) for name in built_in]
         cursors = [*(f"~{name}" for name in built_in), *(row.name for row in rows)]
         items += _brief(rows[: max(0, limit - len(built_in))], tags)
         return items[:limit], cursors[limit - 1] if len(cursors) > limit else None
 
-    def get(self, ref: str) -> dict[str, object]:
+    def get(self, caller: Caller, ref: str) -> dict[str, object]:
         """Return the description of a built-in or registered version, in any state."""
         if (built_in := find_built_in(ref)) is not None:
             return built_in_document(built_in)
-        row = self._row(ref)
+        row = self._row(caller, ref)
         with self._database.read() as c:
-            tags = store.tags.of_versions(c, [row.id]).get(row.id, [])
+            tags = store.tags.of_versions(c, caller.scope, [row.id]).get(row.id, [])
         document = version_document(row, tags)
         if row.state == "ready" and row.described:
             document = dict(self._extended(row).definition) | document
         return document
 
     def versions(
-        self, name: str, *, after: str | None = None, limit: int = 50
+        self, caller: Caller, name: str, *, after: str | None = None, limit: int = 50
     ) -> tuple[list[dict[str, object]], str | None]:
         """Return a page of a dataset's versions, newest first."""
         if name in datasets():
             return [brief_document(built_in_document(dataset)) for dataset in reversed(versions()[name])], None
         with self._database.read() as c:
-            rows = store.page(c, PROJECT, name, after, limit + 1)
-            tags = store.tags.of_versions(c, [row.id for row in rows])
+            rows = store.page(c, caller.scope, name, after, limit + 1)
+            tags = store.tags.of_versions(c, caller.scope, [row.id for row in rows])
         if not rows and after is None:
-            raise self._unknown(name)
+            raise self._unknown(caller, name)
         return _brief(rows[:limit], tags), rows[limit - 1].id if len(rows) > limit else None
 
-    def find(self, ref: str, version: str | None = None) -> Dataset:
+    def find(self, caller: Caller, ref: str, version: str | None = None) -> Dataset:
         """Return a dataset for a simulation: built-in, or registered. Raise NotPlayable.
 
         One without scenarios is for programs, whose tasks find its files.
@@ -171,7 +179,7 @@ class Datasets:
                     " simulate that (docs/datasets.md)."
                 )
             return built_in
-        row = self.ready_version(f"{ref}@{version}" if version else ref)
+        row = self.ready_version(caller, f"{ref}@{version}" if version else ref)
         return self._extended(row)
 
     @staticmethod
@@ -193,10 +201,10 @@ class Datasets:
         return replace(frozen, extends=extends, said=said)
 
     @staticmethod
-    def keep(c: Connection, dataset: Dataset) -> None:
+    def keep(c: Connection, scope: Scope, dataset: Dataset) -> None:
         """Lock a dataset against deletion until the transaction ends. Raise UnknownDataset if it was deleted."""
         registered = dataset.declared.extends is not None
-        if registered and not store.lock_version(c, PROJECT, dataset.name, int(dataset.version)):
+        if registered and not store.lock_version(c, scope, dataset.name, int(dataset.version)):
             raise UnknownDataset(f"The dataset {dataset.name}@{dataset.version} was deleted a moment ago.")
 
     @staticmethod
@@ -211,12 +219,14 @@ class Datasets:
             datasets()[base], name=row.name, version=str(row.version), digest=row.digest, description=description
         )
 
-    def scenarios(self, ref: str, *, after: int = 0, limit: int = 100) -> tuple[list[dict[str, object]], int | None]:
+    def scenarios(
+        self, caller: Caller, ref: str, *, after: int = 0, limit: int = 100
+    ) -> tuple[list[dict[str, object]], int | None]:
         """Return a page of scenarios and the position of the next page."""
         if (built_in := find_built_in(ref)) is not None:
             rows = list(built_in.scenarios(after, limit + 1))
         else:
-            row = self.ready_version(ref)
+            row = self.ready_version(caller, ref)
             if not row.described:
                 raise NotPlayable()
             described = decode_document(row.described, VersionDescription)
@@ -238,42 +248,42 @@ class Datasets:
                 street = scenario.get("street")
                 yield scenario | ({"dropped": dropped[street]} if isinstance(street, str) and street in dropped else {})
 
-    def entry(self, ref: str, path: str) -> ManifestEntry:
+    def entry(self, caller: Caller, ref: str, path: str) -> ManifestEntry:
         """Return the manifest entry of a file. Raise UnknownFile."""
-        row = self.ready_version(ref)
+        row = self.ready_version(caller, ref)
         entry = manifest_object.find(self._objects, row.manifest_key, file_names.normalized(path))
         if entry is None:
             raise UnknownFile(f"There is no file {file_names.printable(path)} in {row.name}@{row.version}.")
         return entry
 
-    def digest(self, ref: str) -> str:
+    def digest(self, caller: Caller, ref: str) -> str:
         """Return the digest of a version that is ready."""
-        digest = self.ready_version(ref).digest
+        digest = self.ready_version(caller, ref).digest
         assert digest is not None, "it is ready"
         return digest
 
-    def map_names(self, ref: str) -> Collection[str]:
+    def map_names(self, caller: Caller, ref: str) -> Collection[str]:
         """Return the names of the maps that a dataset has of its own."""
-        if find_built_in(ref) is not None or not (described := self._row(ref).described):
+        if find_built_in(ref) is not None or not (described := self._row(caller, ref).described):
             return ()
         return decode_document(described, VersionDescription).dropped_by_map
 
-    def size(self, digest: str) -> int:
+    def size(self, caller: Caller, digest: str) -> int:
         """Return the bytes of the files of a version; 0 if every version with this digest was deleted."""
         with self._database.read() as c:
-            return store.size_of(c, digest)
+            return store.size_of(c, caller.scope, digest)
 
-    def entries(self, ref: str) -> Iterator[ManifestEntry]:
+    def entries(self, caller: Caller, ref: str) -> Iterator[ManifestEntry]:
         """Yield the manifest entries of a version, by path."""
-        return manifest_object.read(self._objects, self.ready_version(ref).manifest_key)
+        return manifest_object.read(self._objects, self.ready_version(caller, ref).manifest_key)
 
     def files(
-        self, ref: str, *, after: str | None = None, limit: int = 100
+        self, caller: Caller, ref: str, *, after: str | None = None, limit: int = 100
     ) -> tuple[list[dict[str, object]], str | None]:
         """Return a page of a version's files, by path."""
         start = after and file_names.normalized(after)
         entries = list(
-            islice(manifest_object.read(self._objects, self.ready_version(ref).manifest_key, start), limit + 1)
+            islice(manifest_object.read(self._objects, self.ready_version(caller, ref).manifest_key, start), limit + 1)
         )
         page = [
             {"path": entry.path, "size": entry.size, "digest": entry.digest, "source": location(entry)}
@@ -281,9 +291,9 @@ class Datasets:
         ]
         return page, entries[limit - 1].path if len(entries) > limit else None
 
-    def file(self, ref: str, path: str) -> Download:
+    def file(self, caller: Caller, ref: str, path: str) -> Download:
         """Return a file of a version. Raise UnknownFile."""
-        entry = self.entry(ref, path)
+        entry = self.entry(caller, ref, path)
         guessed_type, compression = mimetypes.guess_type(path)
         media_type = guessed_type if guessed_type is not None and compression is None else "application/octet-stream"
         etag = f'"{entry.digest.removeprefix("sha256:")[:32]}"'
@@ -306,33 +316,33 @@ class Datasets:
 
         return Download(entry.size, media_type, etag, read)
 
-    def diff(self, name: str, old: str, new: str) -> Iterator[dict[str, object]]:
+    def diff(self, caller: Caller, name: str, old: str, new: str) -> Iterator[dict[str, object]]:
         """Yield the files added, removed and changed between two versions, by path, in constant memory."""
         before, now = (
-            manifest_object.read(self._objects, self.ready_version(f"{name}@{version}").manifest_key)
+            manifest_object.read(self._objects, self.ready_version(caller, f"{name}@{version}").manifest_key)
             for version in (old, new)
         )
         return differences(before, now)
 
     # -- lookup
 
-    def _row(self, ref: str) -> DatasetVersionRow:
+    def _row(self, caller: Caller, ref: str) -> DatasetVersionRow:
         with self._database.read() as c:
-            row = store.find(c, PROJECT, ref)
+            row = store.find(c, caller.scope, ref)
             if row is not None and row.same_as is not None:
-                row = store.by_id(c, row.same_as)
+                row = store.by_id(c, caller.scope, row.same_as)
         if row is None:
-            raise self._unknown(ref)
+            raise self._unknown(caller, ref)
         return row
 
-    def ready_version(self, ref: str) -> DatasetVersionRow:
+    def ready_version(self, caller: Caller, ref: str) -> DatasetVersionRow:
         if (built_in := find_built_in(ref)) is not None:
             raise UnknownDataset(
                 f"{built_in.name} is a built-in dataset: it lists no files, and has no differences and tags."
                 f" `GET /v1/datasets/{built_in.name}/scenarios` lists its scenarios; register a dataset of your own"
                 " (`POST /v1/datasets`, which can extend this one) to have them."
             )
-        row = self._row(ref)
+        row = self._row(caller, ref)
         if row.state != "ready":
             if row.state == "registering":
                 began = moment(row.created_at)
@@ -342,13 +352,13 @@ class Datasets:
             raise NotReady(f"The registration of {row.name} failed: {reason}. {NEXT_STEP}", state=row.state)
         return row
 
-    def _unknown(self, ref: str) -> UnknownDataset:
+    def _unknown(self, caller: Caller, ref: str) -> UnknownDataset:
         if ref.startswith("sha256:"):
             return UnknownDataset(f"There is no dataset with the digest {ref[:80]}; register its files (again).")
         name, _, version = ref.partition("@")
         with self._database.read() as c:
-            known = [*datasets(), *store.names(c, PROJECT)]
-            tags = store.tags.of_name(c, PROJECT, name, MOST_LISTED + 1) if version else []
+            known = [*datasets(), *store.names(c, caller.scope)]
+            tags = store.tags.of_name(c, caller.scope, name, MOST_LISTED + 1) if version else []
         if name in known and version:
             return UnknownDataset(unknown_version("dataset", name, version, tags))
         near = near_names(name, known)
@@ -357,46 +367,50 @@ class Datasets:
 
     # -- changes
 
-    def tag(self, name: str, tag: str, version: str) -> dict[str, object]:
+    def tag(self, caller: Caller, name: str, tag: str, version: str) -> dict[str, object]:
         """Let a tag refer to a version."""
         check_tag(tag)
-        row = self.ready_version(f"{name}@{version}")
+        row = self.ready_version(caller, f"{name}@{version}")
 
         def write(c: Connection) -> None:
-            if not store.lock_ready(c, row.id):
-                raise self._unknown(name)
-            store.tags.put(c, PROJECT, row.name, tag, row.id)
+            if not store.lock_ready(c, caller.scope, row.id):
+                raise self._unknown(caller, name)
+            store.tags.put(c, caller.scope, row.name, tag, row.id)
 
         self._database.write(write)
-        return self.get(row.id)
+        return self.get(caller, row.id)
 
-    def untag(self, name: str, tag: str) -> None:
+    def untag(self, caller: Caller, name: str, tag: str) -> None:
         """Delete a tag. Raise NotFound."""
-        if not self._database.write(lambda c: store.tags.drop(c, PROJECT, name, tag)):
+        if not self._database.write(lambda c: store.tags.drop(c, caller.scope, name, tag)):
             raise NotFound(f"The dataset {name[:100]!r} has no tag {tag[:100]!r}.")
 
-    def delete(self, ref: str) -> None:
+    def delete(self, caller: Caller, ref: str) -> None:
         """Delete a version, or all versions of a name. Raise InUse if an unended simulation or comparison needs one."""
         if find_built_in(ref.partition("@")[0]) is not None:
             raise Invalid("A built-in dataset cannot be deleted.")
         bare = "@" not in ref and not ref.startswith("sha256:") and not _ID.fullmatch(ref)
 
         def write(c: Connection) -> list[DatasetVersionRow]:
-            version = store.find(c, PROJECT, ref)
-            ids = store.of_name(c, PROJECT, ref) if bare else [version.id] if version is not None else []
+            version = store.find(c, caller.scope, ref)
+            ids = store.of_name(c, caller.scope, ref) if bare else [version.id] if version is not None else []
             deleted = []
             for id in ids:
-                row = store.bury(c, id, self._database.now(c))
+                row = store.bury(c, caller.scope, id, self._database.now(c))
                 deleted += [row] if row is not None else []
                 # After the row is locked: a submission locks it too, so that one of the two sees the other.
-                if row is not None and row.digest and (user := store.user_of(c, row.name, row.digest)):
+                if row is not None and row.digest and (user := store.user_of(c, caller.scope, row.name, row.digest)):
                     raise InUse(f"Simulation {user} still needs {row.name}@{row.version}.", simulation=user)
-                if row is not None and row.digest and (user := comparisons.needing_dataset(c, row.digest)):
+                if (
+                    row is not None
+                    and row.digest
+                    and (user := comparisons.needing_dataset(c, caller.scope, row.digest))
+                ):
                     raise InUse(f"Comparison {user} still needs {row.name}@{row.version}.", comparison=user)
             return deleted
 
         if not (deleted := self._database.write(write)):
-            raise self._unknown(ref)
+            raise self._unknown(caller, ref)
         for row in deleted:
             if row.digest is None:  # its registration has not ended; the job notices that it lost its claim
                 self.release_uploads(row)
@@ -405,7 +419,7 @@ class Datasets:
         """End the protection of the uploads of a version's source."""
         with suppress(Corrupt):  # a source that cannot be read protects nothing by it; its uploads expire
             for upload in stored_source(row.source).upload_ids():
-                self._uploads.let_go(upload)
+                self._uploads.let_go(work_of(row.project), upload)
 
     def in_use(self) -> list[ResolvedDataset]:
         """Return the datasets of simulations that have not ended, from their provenance."""

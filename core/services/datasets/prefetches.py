@@ -4,6 +4,7 @@ import json
 import logging
 
 from common.errors import NotFound, OriginFailed, OriginRefused, PlatformError, StoreUnavailable
+from core.domain.access.scopes import OPERATION, Caller
 from core.notifications.notifier import Notifier
 from core.services.claims import Action, ClaimedJob, OnError
 from core.services.datasets.datasets import Datasets, find_built_in
@@ -37,20 +38,20 @@ class Prefetches:
         self._datasets = datasets
         self._cache = cache
 
-    def request(self, ref: str) -> dict[str, object]:
+    def request(self, caller: Caller, ref: str) -> dict[str, object]:
         """Request the download of a version; return its progress."""
         if find_built_in(ref) is not None:
-            return self.progress(ref)
-        row = self._datasets.ready_version(ref)
+            return self.progress(caller, ref)
+        row = self._datasets.ready_version(caller, ref)
         self._database.write(lambda c: store.ask_prefetch(c, row.id, self._database.now(c)))
         self._notifier.enqueue("prefetch", row.id)
-        return self.progress(row.id)
+        return self.progress(caller, row.id)
 
-    def progress(self, ref: str) -> dict[str, object]:
+    def progress(self, caller: Caller, ref: str) -> dict[str, object]:
         """Return the progress of a prefetch. Raise NotFound if none was requested."""
         if find_built_in(ref) is not None:
             return {"state": "ready", "files": 0, "bytes": 0}
-        row = self._datasets.ready_version(ref)
+        row = self._datasets.ready_version(caller, ref)
         with self._database.read() as c:
             prefetch = store.prefetch(c, row.id)
         if prefetch is None:
@@ -77,19 +78,19 @@ class Prefetches:
 
     def _fill_cache(self, id: str) -> dict[str, object]:
         """Download a version's files and record the progress; return the last progress."""
-        digest = self._datasets.digest(id)
+        digest = self._datasets.digest(OPERATION, id)
         last: dict[str, object] = {}
 
         def say(progress: DownloadProgress) -> None:
             nonlocal last
             last = download_event(progress)
             self._database.write(lambda c: store.tell_prefetch(c, id, "fetching", last), durable=False)
-            self._datasets.digest(id)  # raises if the version was deleted meanwhile
+            self._datasets.digest(OPERATION, id)  # raises if the version was deleted meanwhile
 
         holder = PREFETCH_HOLDER + id
         try:
             self._cache.tree(
-                digest, lambda: self._datasets.entries(digest), holder=holder, on_progress=at_intervals(say)
+                digest, lambda: self._datasets.entries(OPERATION, digest), holder=holder, on_progress=at_intervals(say)
             )
         finally:
             self._cache.release(holder)

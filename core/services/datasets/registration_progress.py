@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Sequence
 
+from core.domain.access.scopes import Scope
 from core.services.claims import ClaimLost
 from core.services.datasets.dataset_sources import HELD, hold
 from core.store import datasets as store
@@ -17,9 +18,10 @@ PROGRESS_INTERVAL = 0.5
 class RegistrationProgress:
     """Files and bytes that were read, and whether any of them was ``located`` in a bucket."""
 
-    def __init__(self, database: Database, claim: HeldClaim, uploads: Sequence[str]) -> None:
+    def __init__(self, database: Database, claim: HeldClaim, scope: Scope, uploads: Sequence[str]) -> None:
         self._database = database
         self._claim = claim
+        self._scope = scope
         self._uploads = uploads
         self._began = self._reported_at = time.monotonic()
         self._held_at = 0.0
@@ -51,7 +53,7 @@ class RegistrationProgress:
         self._reported_at = now
         if now - self._held_at > HELD / 4:
             self._held_at = now
-            self._database.write(lambda c: hold(c, self._uploads, self._database.now(c)), durable=False)
+            self._database.write(lambda c: hold(c, self._scope, self._uploads, self._database.now(c)), durable=False)
         rate = self.bytes / max(0.001, now - self._began)
         progress = {"files": self.files, "bytes": self.bytes, "rate": rate} | ({"message": message} if message else {})
         changes = {"progress": json.dumps(progress)}

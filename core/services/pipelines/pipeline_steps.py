@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from common.errors import Conflict, IllegalTransition, PlatformError, StoreUnavailable, UnreadableRow
+from core.domain.access.scopes import PLATFORM
 from core.domain.comparisons.comparison_states import ENDED, ComparisonState
 from core.domain.pipelines.pipeline_states import (
     COMPLETE,
@@ -84,9 +85,9 @@ class PipelineSteps:
         """Take the steps that are possible now; return the seconds after which the next is possible at the earliest."""
         while True:
             with self._database.read() as c:
-                row, steps = PIPELINES.find(c, id), store.steps_of(c, [id])
+                row, steps = PIPELINES.find(c, PLATFORM, id), store.steps_of(c, [id])
             if row.state == PipelineState.CANCELLING:
-                return self._cancel(id, steps)
+                return self._cancel(row, steps)
             if row.state != PipelineState.RUNNING:
                 return 0.0
             ended = {step.ordinal: change for step in steps if (change := change_at_end(step)) is not None}
@@ -111,7 +112,7 @@ class PipelineSteps:
         names = {step.ordinal: step.name for step in steps}
 
         def write(c: Connection) -> None:
-            if PIPELINES.find(c, id, lock=True).state != PipelineState.RUNNING:
+            if PIPELINES.find(c, PLATFORM, id, lock=True).state != PipelineState.RUNNING:
                 raise Conflict(f"Pipeline {id} no longer runs.")
             now = self._database.now(c)
             for step in steps:
@@ -141,7 +142,7 @@ class PipelineSteps:
         """End a pipeline with a document that cannot be read, so that it can be deleted."""
 
         def write(c: Connection) -> None:
-            state, now = PIPELINES.find(c, id, lock=True).state, self._database.now(c)
+            state, now = PIPELINES.find(c, PLATFORM, id, lock=True).state, self._database.now(c)
             if state not in PIPELINE_ENDED:
                 store.stop_steps(c, id, reason, now)
                 PIPELINES.move(c, id, PipelineState.FAILED, now, reason=reason)
@@ -154,12 +155,12 @@ class PipelineSteps:
     def _start(self, row: PipelineRow, step: PipelineStepRow, steps: Sequence[PipelineStepRow]) -> bool:
         """Submit a step, or end it without; return whether it has to wait."""
         try:
-            resolved = self._resolution.resolve(step, {other.name: other for other in steps})
+            resolved = self._resolution.resolve(row.caller, step, {other.name: other for other in steps})
             if resolved.digest is not None and not step.fresh and step.attempt == 1:
                 with self._database.read() as c:
                     is_equal = step.digest == resolved.digest and step.run_state is not None
-                    equal = step if is_equal else store.equal_step(c, resolved.digest)
-                if equal is not None and self._resolution.has_outputs(equal):
+                    equal = step if is_equal else store.equal_step(c, row.caller.scope, resolved.digest)
+                if equal is not None and self._resolution.has_outputs(row.caller, equal):
                     self._skip(row.id, step, steps, equal)
                     return False
             self._submit(row, step, resolved)
@@ -176,7 +177,7 @@ class PipelineSteps:
         """Submit a step; its row names what was submitted in the same transaction."""
 
         def begin(c: Connection, run: str) -> None:
-            if PIPELINES.find(c, row.id, lock=True).state != PipelineState.RUNNING:
+            if PIPELINES.find(c, PLATFORM, row.id, lock=True).state != PipelineState.RUNNING:
                 raise Conflict(f"Pipeline {row.id} no longer runs.")
             store.require_step(c, step)
             now = self._database.now(c)
@@ -184,9 +185,9 @@ class PipelineSteps:
             store.change_step(c, step, now, state=StepState.RUNNING.value, reason=None, **begun)
 
         if isinstance(resolved.content, Submission):
-            self._simulations.accept(resolved.content, submitted_by=row.submitted_by, within=begin)
+            self._simulations.accept(row.caller, resolved.content, within=begin)
         else:
-            self._comparisons.create(resolved.content, submitted_by=row.submitted_by, within=begin)
+            self._comparisons.create(row.caller, resolved.content, within=begin)
         self._notifier.publish(row.id)
 
     def _skip(self, id: str, step: PipelineStepRow, steps: Sequence[PipelineStepRow], equal: PipelineStepRow) -> None:
@@ -204,25 +205,26 @@ class PipelineSteps:
 
     # -- cancellation
 
-    def _cancel(self, id: str, steps: Sequence[PipelineStepRow]) -> float:
+    def _cancel(self, row: PipelineRow, steps: Sequence[PipelineStepRow]) -> float:
         """Cancel what has not ended; end the pipeline once all has."""
+        id = row.id
         running = [step for step in steps if step.state == StepState.RUNNING and change_at_end(step) is None]
         if running:
             simulations = [step.run_id for step in running if step.kind == "submission" and step.run_id]
-            for error in self._simulations.cancellations.begin(simulations).values():
+            for error in self._simulations.cancellations.begin(row.caller, simulations).values():
                 if isinstance(error, StoreUnavailable):  # others have just ended or were deleted, and need nothing
                     raise error
             for step in running:
                 if step.kind == "comparison" and step.run_id and step.run_state == ComparisonState.RUNNING:
                     try:
-                        self._comparisons.cancel(step.run_id)
+                        self._comparisons.cancel(row.caller, step.run_id)
                     except IllegalTransition:  # it has just ended
                         logger.info("pipeline %s: comparison %s has ended already", id, step.run_id)
             return PAUSE
 
         def write(c: Connection) -> None:
-            row = PIPELINES.find(c, id, lock=True)
-            if row.state != PipelineState.CANCELLING:
+            present = PIPELINES.find(c, PLATFORM, id, lock=True)
+            if present.state != PipelineState.CANCELLING:
                 return
             now = self._database.now(c)
             for step in steps:
@@ -232,7 +234,7 @@ class PipelineSteps:
                     if change is None or change.state is not StepState.SUCCEEDED:
                         change = StepChange(state=StepState.CANCELLED)
                     store.change_step(c, step, now, **change.columns(now))
-            PIPELINES.move(c, id, PipelineState.CANCELLED, now, reason=row.reason)
+            PIPELINES.move(c, id, PipelineState.CANCELLED, now, reason=present.reason)
 
         self._database.write(write)
         self._notifier.publish(id)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from common.errors import IllegalTransition, Invalid, NotFinished
 from common.ids import new_id
+from core.domain.access.scopes import Caller
 from core.domain.pipelines.pipeline_requests import PipelineRequest, request_graph
 from core.domain.pipelines.pipeline_states import (
     COMPLETE,
@@ -22,7 +23,6 @@ from core.services.event_streams import EventLog
 from core.services.pipelines.pipeline_documents import pipeline_document
 from core.services.pipelines.step_checks import StepChecks
 from core.services.unreadable_rows import readable
-from core.services.uploads.models import PROJECT
 from core.store import idempotency_keys
 from core.store import pipelines as store
 from core.store.database import Connection, Database
@@ -42,7 +42,7 @@ class Pipelines:
         self._checks = checks
 
     def create(
-        self, request: PipelineRequest, *, key: str | None = None, request_digest: str = "", submitted_by: str = ""
+        self, caller: Caller, request: PipelineRequest, *, key: str | None = None, request_digest: str = ""
     ) -> tuple[str, bool]:
         """Store a pipeline and let its first steps be submitted; return its id, and whether ``key`` was used before.
 
@@ -50,14 +50,14 @@ class Pipelines:
         """
         if key is not None:
             with self._database.read() as c:
-                replayed = idempotency_keys.find(c, key, request_digest, self._database.now(c))
+                replayed = idempotency_keys.find(c, caller, key, request_digest, self._database.now(c))
             if replayed is not None:
                 return replayed, True
         if not 1 <= len(request.steps) <= MOST_STEPS:
             raise Invalid(f"A pipeline has 1 to {MOST_STEPS} steps, not {len(request.steps)}.")
-        graph = request_graph(request, self._checks.leaves_files)
+        graph = request_graph(request, lambda step: self._checks.leaves_files(caller, step))
         for step in request.steps:
-            self._checks.check(step)
+            self._checks.check(caller, step)
         id = new_id(datetime.now(UTC))
         first = following_states(graph, [StepState.WAITING] * len(graph))
         steps = [
@@ -75,12 +75,12 @@ class Pipelines:
             for number, step in enumerate(request.steps)
         ]
         labels = json.dumps(dict(request.labels), sort_keys=True)
-        row = {"project": PROJECT, "name": request.name, "labels": labels, "submitted_by": submitted_by}
+        row = {"project": caller.scope.owner, "name": request.name, "labels": labels, "submitted_by": caller.address}
 
         def write(c: Connection) -> str | None:
             now = self._database.now(c)
             if key is not None:
-                if (previous := idempotency_keys.remember(c, key, request_digest, id, now)) is not None:
+                if (previous := idempotency_keys.remember(c, caller, key, request_digest, id, now)) is not None:
                     return previous
             PIPELINES.add(c, id, row, now)
             store.add_steps(c, steps)
@@ -93,17 +93,17 @@ class Pipelines:
 
     # -- queries
 
-    def get(self, id: str) -> dict[str, object]:
+    def get(self, caller: Caller, id: str) -> dict[str, object]:
         """Return a pipeline with its steps."""
         with self._database.read() as c:
-            return pipeline_document(PIPELINES.find(c, id), store.steps_of(c, [id]), details=True)
+            return pipeline_document(PIPELINES.find(c, caller.scope, id), store.steps_of(c, [id]), details=True)
 
     def list(
-        self, *, states: Sequence[str] = (), after: str | None = None, limit: int = 50
+        self, caller: Caller, *, states: Sequence[str] = (), after: str | None = None, limit: int = 50
     ) -> tuple[Sequence[dict[str, object]], str | None]:
         """Return a page of pipelines without their steps, newest first, and the next cursor."""
         with self._database.read() as c:
-            rows = store.page(c, states=states, after=after, limit=limit + 1)
+            rows = store.page(c, caller.scope, states=states, after=after, limit=limit + 1)
             ids = [row.id for row in rows[:limit]]
             steps: dict[str, list[PipelineStepRow]] = {id: [] for id in ids}
             for step in store.steps_of(c, ids):
@@ -113,11 +113,11 @@ class Pipelines:
 
     # -- changes
 
-    def cancel(self, id: str) -> dict[str, object]:
+    def cancel(self, caller: Caller, id: str) -> dict[str, object]:
         """Cancel a pipeline and what it has submitted; steps that are complete stay so. Idempotent."""
 
         def write(c: Connection) -> None:
-            state = PIPELINES.find(c, id, lock=True).state
+            state = PIPELINES.find(c, caller.scope, id, lock=True).state
             if state in (PipelineState.CANCELLING, PipelineState.CANCELLED):
                 return
             if state in PIPELINE_ENDED:
@@ -129,9 +129,9 @@ class Pipelines:
             PIPELINES.move(c, id, PipelineState.CANCELLING, now, reason="cancelled by its owner")
 
         self._database.write(write)
-        return self._announce_change(id)
+        return self._announce_change(caller, id)
 
-    def retry(self, id: str, *, first: str | None = None, fresh: bool = False) -> dict[str, object]:
+    def retry(self, caller: Caller, id: str, *, first: str | None = None, fresh: bool = False) -> dict[str, object]:
         """Run steps again: those that failed, were cancelled or not run; or ``first`` and all that wait for it.
 
         ``fresh``: all of them, although equal ones are complete; ``first`` itself always runs. Raise IllegalTransition
@@ -139,7 +139,7 @@ class Pipelines:
         """
 
         def write(c: Connection) -> None:
-            row = PIPELINES.find(c, id, lock=True)
+            row = PIPELINES.find(c, caller.scope, id, lock=True)
             if row.state not in PIPELINE_ENDED:
                 raise IllegalTransition("The pipeline has not ended: cancel it, or wait for its end.", state=row.state)
             steps = store.steps_of(c, [id])
@@ -170,20 +170,20 @@ class Pipelines:
             PIPELINES.move(c, id, PipelineState.RUNNING, now, reason=None)
 
         self._database.write(write)
-        return self._announce_change(id)
+        return self._announce_change(caller, id)
 
-    def delete(self, id: str) -> None:
+    def delete(self, caller: Caller, id: str) -> None:
         """Delete a pipeline that has ended; what it has submitted and made is kept."""
 
         def write(c: Connection) -> None:
-            if PIPELINES.find(c, id, lock=True).state not in PIPELINE_ENDED:
+            if PIPELINES.find(c, caller.scope, id, lock=True).state not in PIPELINE_ENDED:
                 raise NotFinished("The pipeline has not ended: cancel it, and wait for its end.")
             store.remove(c, id)
 
         self._database.write(write)
         self._notifier.publish(id)
 
-    def _announce_change(self, id: str) -> dict[str, object]:
+    def _announce_change(self, caller: Caller, id: str) -> dict[str, object]:
         self._notifier.publish(id)
         self._notifier.enqueue("pipeline", id)
-        return self.get(id)
+        return self.get(caller, id)

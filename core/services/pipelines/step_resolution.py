@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from common.errors import Invalid, UnknownSimulation
+from core.domain.access.scopes import Caller
 from core.domain.comparisons.comparison_requests import ComparisonRequest
 from core.domain.pipelines.pipeline_requests import StepDocument, output_name, output_of_file
 from core.domain.pipelines.pipeline_states import LABEL, STEP_LABEL
@@ -46,7 +47,7 @@ class StepResolution:
         self._comparisons = comparisons
         self._outputs = outputs
 
-    def resolve(self, step: PipelineStepRow, others: Mapping[str, PipelineStepRow]) -> ResolvedStep:
+    def resolve(self, caller: Caller, step: PipelineStepRow, others: Mapping[str, PipelineStepRow]) -> ResolvedStep:
         """Resolve a step; ``others``: the steps by their names.
 
         Raise a PlatformError if it cannot be submitted, OutputPending if that is not known yet.
@@ -54,23 +55,23 @@ class StepResolution:
         read = decode_document(step.document, StepDocument)
         document = replace_references(
             load_document(step.document),
-            lambda reference: self._output(others[reference.step], reference, gang=read.gang is not None),
+            lambda reference: self._output(caller, others[reference.step], reference, gang=read.gang is not None),
         )
         document["labels"] = {**read.labels, LABEL: step.pipeline_id, STEP_LABEL: step.name}
         if step.kind == "comparison":
             request = msgspec.convert(document, ComparisonRequest)
-            return ResolvedStep(request, self._digest_of_comparison(request))
+            return ResolvedStep(request, self._digest_of_comparison(caller, request))
         submission = msgspec.convert(document, Submission)
-        return ResolvedStep(submission, self._digest_of_submission(submission))
+        return ResolvedStep(submission, self._digest_of_submission(caller, submission))
 
-    def has_outputs(self, step: PipelineStepRow) -> bool:
+    def has_outputs(self, caller: Caller, step: PipelineStepRow) -> bool:
         """Return whether the models and datasets that a step made are still there."""
-        return all(map(self._is_there, step.made.values()))
+        return all(self._is_there(caller, output) for output in step.made.values())
 
-    def _is_there(self, output: MadeOutput) -> bool:
-        return output.reference is None or self._resolver.is_there(output.kind, output.reference)
+    def _is_there(self, caller: Caller, output: MadeOutput) -> bool:
+        return output.reference is None or self._resolver.is_there(caller, output.kind, output.reference)
 
-    def _output(self, source: PipelineStepRow, reference: OutputReference, *, gang: bool) -> str:
+    def _output(self, caller: Caller, source: PipelineStepRow, reference: OutputReference, *, gang: bool) -> str:
         """Return the reference to the model or the dataset that a reference means; ``gang``: for a gang's step."""
         declared = decode_document(source.document, StepDocument).outputs
         name = output_name(declared_outputs(declared), reference)
@@ -80,7 +81,7 @@ class StepResolution:
                 raise Invalid(f"the simulation of step {source.name!r}, which left the files, was deleted")
             file = output_of_file(reference, source.name)
             try:
-                found = self._outputs.make(source.run_id, {reference.output: file}, gang=gang)
+                found = self._outputs.make(caller, source.run_id, {reference.output: file}, gang=gang)
             except UnknownSimulation:
                 raise Invalid(f"the simulation of step {source.name!r}, which left the files, was deleted") from None
             if found is None:
@@ -90,22 +91,22 @@ class StepResolution:
         if output.reference is None:
             declare = " `outputs` of that step may declare it, with a `format`." if output.kind == "model" else ""
             raise Invalid(f"step {source.name!r} has no output {name!r}: {output.error}{declare}")
-        if not self._is_there(output):
+        if not self._is_there(caller, output):
             raise Invalid(
                 f"the {output.kind} {output.name!r} that step {source.name!r} made was deleted; run the pipeline again"
                 f" `from` that step"
             )
         return output.reference
 
-    def _digest_of_submission(self, submission: Submission) -> str | None:
-        provenance = self._resolver.resolve(submission).provenance
+    def _digest_of_submission(self, caller: Caller, submission: Submission) -> str | None:
+        provenance = self._resolver.resolve(caller, submission).provenance
         if provenance.model.digest is None:  # a model that is imported first
             return None
         document = msgspec.to_builtins(submission)
         return _digest({"provenance": _content(provenance), **{name: document[name] for name in _DECIDING_MEMBERS}})
 
-    def _digest_of_comparison(self, request: ComparisonRequest) -> str:
-        models = [_content(provenance) for provenance in self._comparisons.check(request)]
+    def _digest_of_comparison(self, caller: Caller, request: ComparisonRequest) -> str:
+        models = [_content(provenance) for provenance in self._comparisons.check(caller, request)]
         reference = request.models.index(request.reference) if request.reference else len(models) - 1
         document = msgspec.to_builtins(request)
         kept = {name: value for name, value in document.items() if name not in _IDLE_MEMBERS}

@@ -12,6 +12,7 @@ import msgspec
 from common.backoff import RetryPolicy
 from common.errors import Conflict, NotAllowed, TrustedNotAllowed, UnreadableRow
 from common.ids import hashed, new_token
+from core.domain.access.scopes import PLATFORM
 from core.domain.results.outcomes import too_many
 from core.domain.results.score import Score
 from core.domain.scheduling.eligibility import Eligibility
@@ -234,7 +235,9 @@ class Dispatch:
         files = {"model": model} | ({"play": msgspec.to_builtins(play)} if play is not None else {})
 
         def add(c: Connection) -> tuple[str, bool] | None:
-            if simulations.find(c, simulation.id).state != State.LAUNCHING or launches.at_work(c, simulation.id):
+            if simulations.find(c, PLATFORM, simulation.id).state != State.LAUNCHING or launches.at_work(
+                c, simulation.id
+            ):
                 return None
             # A warm launch may be offered twice, e.g. by the previous dispatcher: then start a new launch.
             warm = offered if offered is not None and not launches.known(c, [offered.id]) else None
@@ -386,7 +389,7 @@ class Dispatch:
                 return
             if not counted:
                 launches.discount(c, launch.id)
-            row = simulations.find(c, launch.simulation)
+            row = simulations.find(c, PLATFORM, launch.simulation)
             state = State(row.state)
             if state not in LIVE or row.outcome is not None:
                 return
@@ -414,7 +417,7 @@ class Dispatch:
         """Queue a RUNNING simulation again that has tasks left but no launch."""
 
         def requeue(c: Connection) -> bool:
-            running = simulations.find(c, simulation.id).state == State.RUNNING
+            running = simulations.find(c, PLATFORM, simulation.id).state == State.RUNNING
             if not running or launches.at_work(c, simulation.id) or leases.open_stage(c, simulation.id) is None:
                 return False
             now = self._database.now(c)
@@ -451,7 +454,7 @@ class Dispatch:
         def end(c: Connection) -> None:
             if launch is not None:
                 _end(c, launch)
-            state = State(simulations.find(c, simulation.id).state)
+            state = State(simulations.find(c, PLATFORM, simulation.id).state)
             if state not in LIVE or simulation.state not in LIVE:
                 state = simulation.state
             leases.close_early(c, simulation.id)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from common.errors import UnknownExecutor
+from core.domain.access.scopes import Caller
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.notifications.notifier import Notifier
 from core.store import executors
@@ -50,11 +51,11 @@ class Executors:
             drains = executors.drains(c)
         return [_state_of(config, rows.get(name), drains.get(name)) for name, config in self._executor_configs.items()]
 
-    def drain(self, name: str, *, reason: str = "", by: str = "") -> ExecutorState:
+    def drain(self, caller: Caller, name: str, *, reason: str = "") -> ExecutorState:
         """Give an executor no simulations from now on; what it runs goes on. Of a drained one, replace the reason."""
 
         def write(c: Connection) -> None:
-            executors.drain(c, name, reason=reason, by=by, now=self._database.now(c))
+            executors.drain(c, name, reason=reason, by=caller.address, now=self._database.now(c))
 
         self._known(name)
         self._database.write(write)

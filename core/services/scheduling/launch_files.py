@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from common.errors import NotFound
+from core.domain.access.scopes import PLATFORM
 from core.domain.submissions.packed_files import LaunchFile, packed_files_of
 from core.services.uploads import shipped_models
-from core.services.uploads.models import PROJECT, key_of
+from core.services.uploads.models import key_of
 from core.store import models, simulations
 from core.store.database import Database
 from datasets.objectstore.base import ObjectStore
@@ -24,7 +25,7 @@ class LaunchFiles:
     def find(self, simulation: str, name: str) -> LaunchFile:
         """Return a simulation's file by name: ``model`` or a bundle's. Raises NotFound if its launches need none."""
         with self._database.read() as c:
-            row = simulations.find(c, simulation)
+            row = simulations.find(c, PLATFORM, simulation)
         file = self._model(row) if name == "model" else _bundle(row, name)
         if file is None:
             raise NotFound("This launch has no such file: its executor shares the platform's folders.")
@@ -55,7 +56,7 @@ class LaunchFiles:
     def _model_size(self, digest: str) -> int | None:
         """Return a model's size; the object store, which may be away, is asked only for a model that was deleted."""
         with self._database.read() as c:
-            row = models.find(c, PROJECT, digest)
+            row = models.find(c, PLATFORM, digest)
         if row is not None:
             return row.size
         if (shipped := shipped_models.find(digest)) is not None:

@@ -12,6 +12,7 @@ import msgspec
 
 from common.errors import Gone, StoreUnavailable, Unauthorized, UnreadableRow
 from common.ids import hashed
+from core.domain.access.scopes import PLATFORM
 from core.domain.results.outcomes import shorten_error
 from core.domain.scheduling.ranges import EXPIRIES, STRIKES, Ended, Later, Lease, RangePosition, ReportedRange
 from core.domain.scheduling.reservations import Reservation
@@ -159,12 +160,12 @@ class Leases:
     def provenance(self, launch: CachedLaunch) -> Provenance:
         """Return the provenance of a launch's simulation."""
         with self._database.read() as c:
-            return provenance_of(simulations.find(c, launch.simulation).provenance)
+            return provenance_of(simulations.find(c, PLATFORM, launch.simulation).provenance)
 
     def describe(self, launch: CachedLaunch) -> dict[str, object]:
         """Return the description from which a runner sets up its evaluators."""
         with self._database.read() as c:
-            row = simulations.find(c, launch.simulation)
+            row = simulations.find(c, PLATFORM, launch.simulation)
         provenance = provenance_of(row.provenance)
         definition = played(provenance.dataset).definition
         model = self.describe_model(row.digest, provenance.played_model.format)
@@ -238,7 +239,7 @@ class Leases:
                 events.say(c, launch.simulation, "launch", body, now)
             return False
         if State(row.simulation_state) is State.LAUNCHING:
-            started = simulations.find(c, launch.simulation).started_at or now
+            started = simulations.find(c, PLATFORM, launch.simulation).started_at or now
             simulations.move(c, launch.simulation, State.LAUNCHING, State.RUNNING, now, started_at=started)
         return True
 
@@ -355,7 +356,7 @@ class Leases:
         """Fail the simulation at once, with the reason: its model does not load or does not fit."""
 
         def fail(c: Connection) -> bool:
-            row = simulations.find(c, launch.simulation)
+            row = simulations.find(c, PLATFORM, launch.simulation)
             if State(row.state) not in LIVE or row.outcome is not None:
                 return False
             leases.close_early(c, launch.simulation)
@@ -388,13 +389,13 @@ class Leases:
             start = poisoned.start
             with self._database.read() as c:
                 simulation = leases.simulation_of(c, poisoned.stage)
-                row = simulations.find(c, simulation)
+                row = simulations.find(c, PLATFORM, simulation)
             try:
                 provenance = provenance_of(row.provenance)
             except UnreadableRow:
                 continue  # the dispatcher ends it
             located = TaskPlan(provenance.play.tasks).locate(start)
-            labels = self._specs.labels(provenance.dataset, located.index)
+            labels = self._specs.labels(row.caller, provenance.dataset, located.index)
             line = crashed_line(located, start, poisoned.death or "its process ended again and again", labels)
             key = f"results/{simulation}/{start:012d}-{secrets.token_hex(6)}"
             self._put(simulation, key, (line,))

@@ -7,6 +7,7 @@ from functools import cached_property
 import msgspec
 
 from common.errors import UnreadableRow
+from core.domain.access.scopes import PLATFORM
 from core.domain.scheduling.admission import AdmissionQueue, QueuedSimulation
 from core.domain.scheduling.eligibility import Eligibility
 from core.domain.scheduling.launches import Gang
@@ -205,7 +206,7 @@ class SnapshotReader:
     def simulation(self, id: str) -> ActiveSimulation:
         """Return a simulation as it stands in SQL; raise UnknownSimulation if it has been deleted."""
         with self._database.read() as c:
-            return self._active_simulation(simulations.find(c, id))
+            return self._active_simulation(simulations.find(c, PLATFORM, id))
 
     def live_launches(self) -> tuple[LiveLaunch, ...]:
         """Return the launches that are not over, as of now."""

@@ -23,6 +23,7 @@ from common.errors import (
     TooLarge,
     UnknownSimulation,
 )
+from core.domain.access.scopes import OPERATION, PLATFORM
 from core.domain.scheduling.preparation import Missing, Preparation, following
 from core.domain.scheduling.states import State
 from core.domain.submissions.packed_files import PackedFiles, packed_files_of
@@ -143,7 +144,10 @@ class Staging:
         """Return whether a dataset's folder needs a large download, or packages."""
         if "openenv" in (dataset.said or ()):
             return True
-        return self._cache.ready(dataset.digest) is None and self._datasets.size(dataset.digest) > QUICK_DOWNLOAD
+        return (
+            self._cache.ready(dataset.digest) is None
+            and self._datasets.size(OPERATION, dataset.digest) > QUICK_DOWNLOAD
+        )
 
     def folder(
         self,
@@ -161,7 +165,9 @@ class Staging:
             return shipped.folder
         digest = dataset.digest
         if not scenario_folder.ready(self._plays, name):
-            tree = self._cache.tree(digest, lambda: self._datasets.entries(digest), holder=holder, on_progress=say)
+            tree = self._cache.tree(
+                digest, lambda: self._datasets.entries(OPERATION, digest), holder=holder, on_progress=say
+            )
             said = dataset.said or {}
             networks = {entry["name"]: tree / network_path(entry["name"]) for entry in said.get("maps", ())}
             plant = said.get("definition", {}).get("plant")
@@ -219,7 +225,7 @@ class Staging:
     def _stage(self, claim: HeldClaim) -> None:
         id = claim.id
         with self._database.read() as c:
-            row = simulations.find(c, id)
+            row = simulations.find(c, PLATFORM, id)
         try:
             provenance = provenance_of(row.provenance)
             model = provenance.played_model.digest

@@ -16,9 +16,10 @@ import msgspec
 
 from common.errors import NotFound
 from common.ids import digest_of
+from core.domain.access.scopes import Caller
 from core.domain.results.archive import ArchiveMember
 from core.domain.submissions.provenance import Provenance, ResolvedModel
-from core.services.uploads.models import PROJECT, key_of
+from core.services.uploads.models import key_of
 from core.services.uploads.shipped_models import shipped
 from core.store import model_locks, models
 from core.store import results as store
@@ -87,7 +88,7 @@ class ArchiveExtras:
         self._objects = objects
         self._models: dict[str, tuple[int, int]] = {}  # size and CRC by key
 
-    def measure(self, id: str, provenance: Provenance) -> list[ArchiveExtra]:
+    def measure(self, caller: Caller, id: str, provenance: Provenance) -> list[ArchiveExtra]:
         """Return name, key, size and CRC of each extra but the README, for the summary; both are read once."""
         logs = self._log_lines(id)
         extras: list[ArchiveExtra] = []
@@ -106,7 +107,7 @@ class ArchiveExtras:
         key = key_of(model.digest)
         with suppress(NotFound):  # the object was lost: the archive of the results is still of use
             size, crc32 = self._measured_model(key)
-            extras.append(ArchiveExtra(f"model/{self._file_of(model)}", key, size, crc32))
+            extras.append(ArchiveExtra(f"model/{self._file_of(caller, model)}", key, size, crc32))
         return extras
 
     def _lock(self, provenance: Provenance) -> bytes | None:
@@ -129,10 +130,10 @@ class ArchiveExtras:
             self._models[key] = measured.size, measured.crc32
         return self._models[key]
 
-    def _file_of(self, model: ResolvedModel) -> str:
+    def _file_of(self, caller: Caller, model: ResolvedModel) -> str:
         """Return the name of the model's file, whose suffix shows its format; without folders and odd characters."""
         with self._database.read() as c:
-            row = models.find(c, PROJECT, model.digest or "")
+            row = models.find(c, caller.scope, model.digest or "")
         path = shipped().get(model.name)
         name = (row.filename if row is not None else path and path.name) or model.name
         return re.sub(r"[^A-Za-z0-9._-]+", "-", name.rpartition("/")[2])[-100:].strip(".-") or "model"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from common.errors import IllegalTransition, PlatformError, StoreUnavailable
+from core.domain.access.scopes import Caller
 from core.domain.scheduling.states import FINAL, UNENDED, State
 from core.domain.submissions.listing import Listing
 from core.domain.submissions.records import Simulation
@@ -48,36 +49,38 @@ class Bulk:
         self._database = database
         self._simulations = simulations
 
-    def select(self, listing: Listing, *, after: str | None, limit: int) -> tuple[list[str], str | None]:
+    def select(
+        self, caller: Caller, listing: Listing, *, after: str | None, limit: int
+    ) -> tuple[list[str], str | None]:
         """Return the ids of up to ``limit`` simulations of a listing, newest first, and the cursor of the next."""
         with self._database.read() as c:
-            ids = listing_store.page_ids(c, listing, after=after, limit=limit + 1)
+            ids = listing_store.page_ids(c, caller.scope, listing, after=after, limit=limit + 1)
         return ids[:limit], ids[limit - 1] if len(ids) > limit else None
 
-    def cancel(self, ids: Sequence[str]) -> list[Outcome]:
+    def cancel(self, caller: Caller, ids: Sequence[str]) -> list[Outcome]:
         """Cancel simulations, in one transaction; those that have ended, or whose end is decided, are skipped."""
         ids = list(dict.fromkeys(ids))
         try:
             with self._database.read() as c:
-                rows = store.found(c, ids)
+                rows = store.found(c, caller.scope, ids)
             reasons = {id: _why_not_cancelled(State(row.state), row.outcome) for id, row in rows.items()}
-            errors = self._simulations.cancellations.begin([id for id in ids if reasons.get(id) is None])
+            errors = self._simulations.cancellations.begin(caller, [id for id in ids if reasons.get(id) is None])
         except StoreUnavailable as outage:
             return [Outcome(id=id, status=Status.FAILED, error=outage) for id in ids]
         return [_cancelled(id, reasons.get(id), errors.get(id)) for id in ids]
 
-    def retry(self, ids: Sequence[str], *, only_failed: bool = True, submitted_by: str = "") -> list[Outcome]:
+    def retry(self, caller: Caller, ids: Sequence[str], *, only_failed: bool = True) -> list[Outcome]:
         """Retry simulations that have ended; those that have a retry already, or nothing to repeat, are skipped."""
         ids = list(dict.fromkeys(ids))
         try:
-            outcomes = self._simulations.retries.begin(ids, only_failed=only_failed, submitted_by=submitted_by)
+            outcomes = self._simulations.retries.begin(caller, ids, only_failed=only_failed)
         except StoreUnavailable as outage:
             return [Outcome(id=id, status=Status.FAILED, error=outage) for id in ids]
         return [_retried(id, outcomes[id]) for id in ids]
 
-    def simulations(self, outcomes: Sequence[Outcome]) -> dict[str, Simulation]:
+    def simulations(self, caller: Caller, outcomes: Sequence[Outcome]) -> dict[str, Simulation]:
         """Return the simulations that outcomes concern, by id, without those that have been deleted meanwhile."""
-        return self._simulations.several([outcome.result for outcome in outcomes if outcome.result])
+        return self._simulations.several(caller, [outcome.result for outcome in outcomes if outcome.result])
 
 
 def _retried(id: str, outcome: str | Skipped | PlatformError) -> Outcome:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from common.errors import IllegalTransition, PlatformError, UnknownSimulation, UnreadableRow
+from core.domain.access.scopes import Caller
 from core.domain.scheduling.states import CANCELLABLE, State
 from core.notifications.notifier import Notifier
 from core.services.simulations.page_commits import commit_page
@@ -24,13 +25,13 @@ class Cancellations:
         self._notifier = notifier
         self._results = results
 
-    def begin(self, ids: Sequence[str]) -> dict[str, PlatformError]:
+    def begin(self, caller: Caller, ids: Sequence[str]) -> dict[str, PlatformError]:
         """Cancel simulations; return the errors of those that cannot be, by id. Idempotent.
 
         A simulation whose end has been decided keeps it. Raise StoreUnavailable if their rows cannot be read.
         """
         with self._database.read() as c:
-            rows = store.found(c, ids)
+            rows = store.found(c, caller.scope, ids)
             counts = store.counts_of(c, list(rows))
         summaries: dict[str, SimulationSummary] = {}
         for id, row in rows.items():
@@ -38,11 +39,11 @@ class Cancellations:
             if State(row.state) is State.QUEUED and done == 0:
                 with suppress(UnreadableRow):  # then the job `collect` ends it
                     # Without extras no object is read, so that a store that is away keeps none from ending.
-                    summaries[id] = summarize(self._results, row, (), total, extras=())
+                    summaries[id] = summarize(caller, self._results, row, (), total, extras=())
 
         def write(c: Connection, page: Sequence[str]) -> Mapping[str, PlatformError | None]:
             now = self._database.now(c)
-            return {id: _move(c, rows[id], summaries.get(id), now) for id in page}
+            return {id: _move(c, caller, rows[id], summaries.get(id), now) for id in page}
 
         errors: dict[str, PlatformError] = {id: store.unknown(id) for id in ids if id not in rows}
         if rows:
@@ -55,11 +56,11 @@ class Cancellations:
 
 
 def _move(
-    c: Connection, before: store.SimulationRow, summary: SimulationSummary | None, now: float
+    c: Connection, caller: Caller, before: store.SimulationRow, summary: SimulationSummary | None, now: float
 ) -> PlatformError | None:
     """Move a simulation if it can be cancelled; return the error if not. ``before``: its row when it was looked at."""
     try:
-        row = store.find(c, before.id)
+        row = store.find(c, caller.scope, before.id)
     except UnknownSimulation as error:
         return error
     state = State(row.state)

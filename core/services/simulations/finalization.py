@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from common.errors import Conflict, UnknownSimulation, UnreadableRow
+from core.domain.access.scopes import PLATFORM
 from core.domain.results.outcomes import outcome_of
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.declared_outputs import declared_outputs, failures_of
@@ -60,7 +61,7 @@ class Finalization:
         """
         with self._database.read() as c:
             try:
-                row = simulations.find(c, id)
+                row = simulations.find(c, PLATFORM, id)
             except UnknownSimulation:
                 return
         state = State(row.state)
@@ -85,7 +86,7 @@ class Finalization:
 
     def _collect(self, id: str, state: State) -> None:
         with self._database.read() as c:
-            row = simulations.find(c, id)
+            row = simulations.find(c, PLATFORM, id)
             if State(row.state) is not state or leases.open_stage(c, id) is not None:
                 return
         decided = State.CANCELLED if state is State.CANCELLING else State(row.outcome) if row.outcome else None
@@ -108,7 +109,7 @@ class Finalization:
             final_state, reason = decided, row.reason
         outputs: str | None = None
         if declared and decided is None:
-            if (made := self.outputs.make(id, declared)) is None:
+            if (made := self.outputs.make(row.caller, id, declared)) is None:
                 self.explain(id, "its results are complete; one of its outputs is being registered as a dataset")
                 return  # due again, as long as it has not ended
             outputs, reason = msgspec.json.encode(made).decode(), reason or failures_of(made)
@@ -116,7 +117,7 @@ class Finalization:
         def end(c: Connection) -> None:
             now = self._database.now(c)
             simulations.move(c, id, state, final_state, now, reason=reason, outputs=outputs, **summary.columns())
-            if simulations.find(c, id).spec != row.spec:
+            if simulations.find(c, PLATFORM, id).spec != row.spec:
                 raise _SpecChanged
 
         while True:
@@ -125,9 +126,11 @@ class Finalization:
                 break
             except _SpecChanged:  # the specification is part of the archive, whose size was computed
                 with self._database.read() as c:
-                    row = simulations.find(c, id)
+                    row = simulations.find(c, PLATFORM, id)
                 was = summary.archive
-                archive = self._read.describe_archive(row, summary.statistics, was.bytes, was.crc32, was.extras)
+                archive = self._read.describe_archive(
+                    row.caller, row, summary.statistics, was.bytes, was.crc32, was.extras
+                )
                 summary = replace(summary, archive=archive)
         self._announce_end(id)
 
@@ -162,7 +165,7 @@ class Finalization:
         """Summarize a simulation's present results."""
         with self._database.read() as c:
             total, _, _ = simulations.counts(c, row.id)
-        return summarize(self._read, row, self._read.stage_lines(self._stage_of(row.id), 0, None), total)
+        return summarize(row.caller, self._read, row, self._read.stage_lines(self._stage_of(row.id), 0, None), total)
 
     def _stage_of(self, id: str) -> str:
         with self._database.read() as c:

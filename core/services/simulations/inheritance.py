@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from common.errors import Conflict
+from core.domain.access.scopes import PLATFORM
 from core.store import leases, results, simulations
 from core.store.database import Connection, Database
 from core.store.leases import Segment
@@ -33,7 +34,7 @@ class Inheritance:
         Raise Conflict if the source or one of the objects has been removed since ``inherit`` read them.
         """
         stage = f"{simulation}.0"
-        simulations.hold(c, self.source)
+        simulations.hold(c, PLATFORM, self.source)
         results.hold_objects(c)
         for key in {segment.object for segment in self.kept}:
             if not results.needed(c, key):

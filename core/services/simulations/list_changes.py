@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from core.domain.access.scopes import Caller
 from core.notifications.change_notifier import LIST, Waiters
 from core.store import simulations
 from core.store.database import Database
@@ -35,7 +36,7 @@ class ListChanges:
         self._database = database
         self._waiters = waiters
 
-    def follow(self, after: int | None = None, heartbeat: float = 15.0) -> Iterator[Changes | None]:
+    def follow(self, caller: Caller, after: int | None = None, heartbeat: float = 15.0) -> Iterator[Changes | None]:
         """Yield a first message at once, then one for each second with changes, None as a heartbeat; without end.
 
         ``after``: the ``until`` of the last message received, or the time at which the list was read, in microseconds.
@@ -45,15 +46,19 @@ class ListChanges:
             now = self._database.now(c)
         since = now if after is None else min(now, after / 1e6)
         too_old = since < now - RESUMABLE
-        return self._follow(max(since, now - RESUMABLE), heartbeat, all_changed=too_old, resumed=after is not None)
+        return self._follow(
+            caller, max(since, now - RESUMABLE), heartbeat, all_changed=too_old, resumed=after is not None
+        )
 
-    def _follow(self, since: float, heartbeat: float, *, all_changed: bool, resumed: bool) -> Iterator[Changes | None]:
+    def _follow(
+        self, caller: Caller, since: float, heartbeat: float, *, all_changed: bool, resumed: bool
+    ) -> Iterator[Changes | None]:
         with self._waiters.watching(LIST):
-            reported = {} if resumed else self._changed(since - OVERLAP)
+            reported = {} if resumed else self._changed(caller, since - OVERLAP)
             announced, quiet_since = resumed and not all_changed, time.monotonic()
             while True:
                 version = self._waiters.version(LIST)
-                changed = self._changed(since - OVERLAP)
+                changed = self._changed(caller, since - OVERLAP)
                 fresh = tuple(id for id, at in changed.items() if reported.get(id) != at)
                 since, reported = max([since, *changed.values()]), changed
                 if fresh or not announced:
@@ -66,9 +71,9 @@ class ListChanges:
                         yield None
                         quiet_since = time.monotonic()
 
-    def _changed(self, moment: float) -> dict[str, float]:
+    def _changed(self, caller: Caller, moment: float) -> dict[str, float]:
         with self._database.read() as c:
-            return dict(simulations.changed_since(c, moment, MOST + 1))
+            return dict(simulations.changed_since(c, caller.scope, moment, MOST + 1))
 
     def _pause(self) -> None:
         """Let the changes of a second collect; raises the refusal of the waiters once they are closed."""

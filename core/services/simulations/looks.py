@@ -21,6 +21,7 @@ from common.errors import (
     UnknownTaskFile,
 )
 from common.ids import new_id
+from core.domain.access.scopes import Caller
 from core.domain.scheduling.launches import Gang
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.submission_spec import spec_of
@@ -74,21 +75,21 @@ class TaskLooks:
         self._allowed = allowed
         self._waiters: Waiters = changes.waiters(_versions, slots=slots, full=lambda: TooManyStreams(retry_after=5))
 
-    def list(self, id: str, task: int, path: str, *, by: str) -> LookedAt:
+    def list(self, caller: Caller, id: str, task: int, path: str) -> LookedAt:
         """Return the entries of a folder of a task, or with an empty path the folders that are shown."""
-        return self._look(id, LookRequest(id=_new_id(), task=task, kind="list", path=path), by)
+        return self._look(caller, id, LookRequest(id=_new_id(), task=task, kind="list", path=path))
 
-    def read(self, id: str, task: int, path: str, *, by: str, offset: int, length: int, wait: float) -> LookedAt:
+    def read(self, caller: Caller, id: str, task: int, path: str, *, offset: int, length: int, wait: float) -> LookedAt:
         """Return bytes of a file of a task; if there are none yet, wait for some, ``wait`` seconds at most."""
         look = LookRequest(id=_new_id(), task=task, kind="read", path=path, offset=offset, length=length, wait=wait)
-        return self._look(id, look, by)
+        return self._look(caller, id, look)
 
-    def connect(self, id: str, task: int, port: int, *, by: str) -> str:
+    def connect(self, caller: Caller, id: str, task: int, port: int) -> str:
         """Connect to a port of a task's program; return the id of the tunnel, which has the bytes.
 
         Raise PortNotReached if the operator does not let it be forwarded, or nothing listens there.
         """
-        self._require_shown(id, task)
+        self._require_shown(caller, id, task)
         if port not in self._ports:
             raise LooksNotAllowed(
                 f"The operator does not let port {port} be forwarded (WINDTUNNEL_FORWARDED_PORTS:"
@@ -101,11 +102,11 @@ class TaskLooks:
             tunnels.close_absent(c, id, now - ABSENCE)
             if tunnels.count(c, id) >= MOST_TUNNELS:
                 raise TooManyStreams(f"There are {MOST_TUNNELS} connections to this simulation.", retry_after=5)
-            tunnels.open(c, TunnelRow(look.id, id, task, look.path, by, now))
+            tunnels.open(c, TunnelRow(look.id, id, task, look.path, caller.address, now))
 
         self._database.write(open, durable=False)
         try:
-            self._look(id, look, by)
+            self._look(caller, id, look)
         except UnknownTaskFile as error:
             self.tunnels.close(id, look.id)
             raise PortNotReached(f"Port {error.detail}") from None
@@ -114,26 +115,26 @@ class TaskLooks:
             raise
         return look.id
 
-    def records(self, id: str, after: int, limit: int) -> Sequence[LookRow]:
+    def records(self, caller: Caller, id: str, after: int, limit: int) -> Sequence[LookRow]:
         """Return who has looked at what in the tasks of a simulation, but for the first ``after`` of them."""
         with self._database.read() as c:
-            simulations.find(c, id)
+            simulations.find(c, caller.scope, id)
             return looks.records(c, id, after, limit)
 
-    def _look(self, id: str, look: LookRequest, by: str) -> LookedAt:
+    def _look(self, caller: Caller, id: str, look: LookRequest) -> LookedAt:
         """Have the runner answer a look, and record it.
 
         Raise UnknownSimulation, LooksNotAllowed, UnknownTask, TaskNotAtWork, UnknownTaskFile, RunnerSilent or
         TooManyStreams.
         """
-        self._require_shown(id, look.task)
+        self._require_shown(caller, id, look.task)
         with self._waiters.watching(look.id):
             request = msgspec.json.encode(look).decode()
             self._database.write(lambda c: looks.ask(c, id, look.id, request, self._database.now(c)), durable=False)
             self._notifier.publish(LOOK_KEY + id)
             answered = self._await(look.id, time.monotonic() + PATIENCE + look.wait)
             seen = 0 if answered is None else len(answered.data)
-            self._database.write(lambda c: self._record(c, id, look, by, seen), durable=False)
+            self._database.write(lambda c: self._record(c, id, look, caller.address, seen), durable=False)
         if answered is None:
             raise RunnerSilent()
         if answered.answer.ended:
@@ -142,10 +143,10 @@ class TaskLooks:
             raise UnknownTaskFile(f"{look.path or 'The task'}: {answered.answer.problem}.")
         return answered
 
-    def _require_shown(self, id: str, task: int) -> None:
+    def _require_shown(self, caller: Caller, id: str, task: int) -> None:
         """Raise UnknownSimulation, LooksNotAllowed, UnknownTask, or TaskNotAtWork if no program of it runs."""
         with self._database.read() as c:
-            row = simulations.find(c, id)
+            row = simulations.find(c, caller.scope, id)
             total, *_ = simulations.counts(c, id)
         if not self._allowed:
             raise LooksNotAllowed()

@@ -9,6 +9,7 @@ import msgspec
 
 from common.errors import Invalid
 from common.ids import new_id
+from core.domain.access.scopes import Caller, Scope
 from core.domain.scheduling.states import State
 from core.domain.submissions.provenance import DatasetVersion, ResolvedDataset
 from core.domain.submissions.records import Model
@@ -20,7 +21,7 @@ from core.services.datasets.datasets import Datasets
 from core.services.simulations import dry_runs
 from core.services.submissions.model_imports import ModelImports
 from core.services.submissions.resolving import Resolver
-from core.services.uploads.models import PROJECT, Models
+from core.services.uploads.models import Models
 from core.services.uploads.models import pinned as pinned_model
 from core.store import run_logs
 from core.store import simulations as store
@@ -58,17 +59,17 @@ class NewSimulations:
         self._most_dry_runs = most_dry_runs
 
     def resolve(
-        self, submission: Submission, model: Model | None = None, *, retry_of: str | None = None, submitted_by: str = ""
+        self, caller: Caller, submission: Submission, model: Model | None = None, *, retry_of: str | None = None
     ) -> NewSimulation:
         """Resolve a submission; ``model``: the model sent with it. Raise a PlatformError if it can never run."""
-        resolved = self._resolver.resolve(submission, model)
+        resolved = self._resolver.resolve(caller, submission, model)
         submission, dataset, provenance = resolved.submission, resolved.dataset, resolved.provenance
-        wanted = self._import_of(submission)
+        wanted = self._import_of(caller, submission)
         moment = datetime.now(UTC)
         id = new_id(moment)
         row = {
             "id": id,
-            "project": PROJECT,
+            "project": caller.scope.owner,
             "state": State.QUEUED.value,
             "spec": json.dumps(msgspec.to_builtins(submission)),
             "provenance": json.dumps(provenance.document()),
@@ -84,7 +85,7 @@ class NewSimulations:
             "reason": _reason(submission, resolved.stored),
             "dataset_version": provenance.dataset.version,
             "dataset_digest": provenance.dataset.digest,
-            "submitted_by": submitted_by,
+            "submitted_by": caller.address,
         }
         total = 1 if submission.dry_run else TaskPlan(provenance.play.tasks).count
         stage = {
@@ -108,11 +109,12 @@ class NewSimulations:
             logged_to=self._imports.origins.run_server(submission, resolved.model),
         )
 
-    def _import_of(self, submission: Submission) -> dict[str, str] | None:
+    def _import_of(self, caller: Caller, submission: Submission) -> dict[str, str] | None:
         """Return the row of the import of a model that is named by reference; None for another model."""
         if submission.model_reference is None:
             return None
         return self._imports.row(
+            caller,
             submission.model_reference,
             submission.connection,
             format=submission.format,
@@ -121,7 +123,7 @@ class NewSimulations:
         )
 
     @staticmethod
-    def keep(c: Connection, news: Collection[NewSimulation]) -> None:
+    def keep(c: Connection, scope: Scope, news: Collection[NewSimulation]) -> None:
         """Lock what simulations refer to against deletion, in an order that all transactions have; each once.
 
         Raise UnknownDataset or UnknownModel for what was deleted since they were resolved.
@@ -129,9 +131,9 @@ class NewSimulations:
         datasets = {(new.dataset.name, new.dataset.version): new.dataset for new in news}
         models = {new.model.digest: new.model for new in news if new.model is not None}
         for _, dataset in sorted(datasets.items(), key=lambda entry: entry[0]):
-            Datasets.keep(c, dataset)
+            Datasets.keep(c, scope, dataset)
         for _, model in sorted(models.items(), key=lambda entry: entry[0]):
-            Models.keep(c, model)
+            Models.keep(c, scope, model)
 
     def insert(self, c: Connection, new: NewSimulation, now: float) -> None:
         """Insert a simulation, which is kept already, as QUEUED."""

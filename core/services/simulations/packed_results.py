@@ -9,6 +9,7 @@ from contextlib import suppress
 import msgspec
 
 from common.errors import NotFound
+from core.domain.access.scopes import Caller
 from core.domain.results import archive as zip
 from core.services.simulations.archive_extras import ArchiveDescription
 from core.services.simulations.results import Results
@@ -33,20 +34,20 @@ class ResultPacking:
         self._objects = objects
         self._read = read
 
-    def pack(self, simulation: str) -> PackedResults:
+    def pack(self, caller: Caller, simulation: str) -> PackedResults:
         """Pack a simulation, once: its description is stored last, and counts. Raise StoreUnavailable."""
         described = f"results/{simulation}/packed.json"
         with suppress(NotFound):
             return self._described(described)
         size = crc32 = 0
-        for body in self._read.lines(simulation):
+        for body in self._read.lines(caller, simulation):
             size, crc32 = size + len(body), zlib.crc32(body, crc32)
         lines = ArchiveDescription(bytes=size, crc32=crc32, size=0)
         digest, length = hashlib.sha256(), 0
 
         def chunks() -> Iterator[bytes]:
             nonlocal length
-            for chunk in zip.whole(lambda: self._read.members(simulation, lines, {})):
+            for chunk in zip.whole(lambda: self._read.members(caller, simulation, lines, {})):
                 digest.update(chunk)
                 length += len(chunk)
                 yield chunk

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from common.downloads import Download
 from common.errors import Gone, NotFinished, NotFound, UnknownArtifact, UnreadableRow
+from core.domain.access.scopes import Caller
 from core.domain.results import archive as zip
 from core.domain.results.indented_json import indented
 from core.domain.results.result_selection import ALL, Selection
@@ -49,20 +50,22 @@ class Results:
 
     # -- events
 
-    def delivered(self, id: str, count: int) -> bool:
+    def delivered(self, caller: Caller, id: str, count: int) -> bool:
         """Return whether a client with ``count`` results has all results of an ended simulation."""
         with self._database.read() as c:
-            row = simulations.find(c, id)
+            row = simulations.find(c, caller.scope, id)
             return State(row.state) in FINAL and simulations.counts(c, id)[1] <= count
 
     # -- result lines
 
-    def lines(self, id: str, start: int = 0, stop: int | None = None, selection: Selection = ALL) -> Iterator[bytes]:
+    def lines(
+        self, caller: Caller, id: str, start: int = 0, stop: int | None = None, selection: Selection = ALL
+    ) -> Iterator[bytes]:
         """Yield the present result lines of tasks [start, stop) in task order, in chunks of whole lines.
 
         Segments that hold no line of the selection are not read.
         """
-        stage = self._stage(id)
+        stage = self._stage(caller, id)
         return self.stage_lines(stage, start, stop, selection)
 
     def stage_lines(self, stage: str, start: int, stop: int | None, selection: Selection = ALL) -> Iterator[bytes]:
@@ -87,9 +90,9 @@ class Results:
             if len(page) < SEGMENTS:
                 return
 
-    def lines_of(self, id: str, tasks: Iterable[int]) -> Iterator[bytes]:
+    def lines_of(self, caller: Caller, id: str, tasks: Iterable[int]) -> Iterator[bytes]:
         """Yield the present result lines of these tasks, which ascend. A segment is read once, for all of its tasks."""
-        stage = self._stage(id)
+        stage = self._stage(caller, id)
         start = stop = 0
         lines: list[bytes] = []
         for task in tasks:
@@ -102,12 +105,12 @@ class Results:
             if start <= task < stop:
                 yield lines[task - start]
 
-    def follow(self, id: str, *, skip: int = 0, heartbeat: float = 15.0) -> Iterator[bytes]:
+    def follow(self, caller: Caller, id: str, *, skip: int = 0, heartbeat: float = 15.0) -> Iterator[bytes]:
         """Yield result lines in order of arrival until all are delivered; resume by the number of lines received.
 
         b"" is a heartbeat. If the simulation ends without all results, the last line is ``{"incomplete": reason}``.
         """
-        stage = self._stage(id)
+        stage = self._stage(caller, id)
         return self._follow(id, stage, skip, heartbeat)
 
     def _follow(self, id: str, stage: str, skip: int, heartbeat: float) -> Iterator[bytes]:
@@ -157,9 +160,9 @@ class Results:
         with self._database.read() as c:
             return store.arrived(c, stage, after)
 
-    def _stage(self, id: str) -> str:
+    def _stage(self, caller: Caller, id: str) -> str:
         with self._database.read() as c:
-            simulations.find(c, id)
+            simulations.find(c, caller.scope, id)
             return store.newest_stage(c, id)
 
     def segment_bytes(self, stage: str, segment: Segment) -> bytes:
@@ -181,34 +184,36 @@ class Results:
 
     # -- artifacts
 
-    def artifacts(self, id: str, *, after: tuple[int, str] = (-2, ""), limit: int = 100) -> list[dict[str, object]]:
+    def artifacts(
+        self, caller: Caller, id: str, *, after: tuple[int, str] = (-2, ""), limit: int = 100
+    ) -> list[dict[str, object]]:
         """Return a page of artifacts after (task, name)."""
         with self._database.read() as c:
-            simulations.find(c, id)
+            simulations.find(c, caller.scope, id)
             page = store.artifact_page(c, id, after, limit)
         return [
             {"task": item.task, "name": item.name, "media_type": item.media_type, "bytes": item.bytes} for item in page
         ]
 
-    def artifact(self, id: str, task: int, name: str) -> Download:
+    def artifact(self, caller: Caller, id: str, task: int, name: str) -> Download:
         """Return an artifact. Raise UnknownArtifact."""
-        return self._download(id, self._artifact(id, task, name))
+        return self._download(id, self._artifact(caller, id, task, name))
 
-    def _artifact(self, id: str, task: int, name: str) -> store.Artifact:
+    def _artifact(self, caller: Caller, id: str, task: int, name: str) -> store.Artifact:
         with self._database.read() as c:
-            simulations.find(c, id)
+            simulations.find(c, caller.scope, id)
             artifact = store.artifact(c, id, task, name)
         if artifact is None:
             raise UnknownArtifact()
         return artifact
 
-    def link(self, id: str, task: int, name: str) -> str | None:
+    def link(self, caller: Caller, id: str, task: int, name: str) -> str | None:
         """Return a presigned URL of an artifact, or None if the object store has none.
 
         Artifacts share objects with others, and a presigned URL is of a whole object: the first request copies the
         artifact to an object of its own, which is deleted with the simulation.
         """
-        artifact = self._artifact(id, task, name)
+        artifact = self._artifact(caller, id, task, name)
         cut = hashlib.sha256(f"{task}/{name}".encode()).hexdigest()[:32]
         key = f"results/{id}/cut-{cut}-{artifact.crc32:08x}"
         link = self._objects.link(key, seconds=LINK_TTL, filename=name.rpartition("/")[2])
@@ -232,20 +237,20 @@ class Results:
 
     # -- logs
 
-    def logs(self, id: str, *, follow: bool = False, heartbeat: float = 15.0) -> Iterator[bytes]:
+    def logs(self, caller: Caller, id: str, *, follow: bool = False, heartbeat: float = 15.0) -> Iterator[bytes]:
         """Yield output of models and simulators, each line prefixed with its process's name; b"" is a heartbeat."""
         with self._database.read() as c:
-            simulations.find(c, id)
-        return self._logs(id, follow, heartbeat)
+            simulations.find(c, caller.scope, id)
+        return self._logs(caller, id, follow, heartbeat)
 
-    def _logs(self, id: str, follow: bool, heartbeat: float) -> Iterator[bytes]:
+    def _logs(self, caller: Caller, id: str, follow: bool, heartbeat: float) -> Iterator[bytes]:
         after = 0
         with self._changes.watching(id):
             while True:
                 version = self._changes.version(id)
                 with self._database.read() as c:
                     try:
-                        final = State(simulations.find(c, id).state) in FINAL
+                        final = State(simulations.find(c, caller.scope, id).state) in FINAL
                     except NotFound:
                         return
                     page = store.log_pieces(c, id, after)
@@ -263,13 +268,13 @@ class Results:
 
     # -- archive
 
-    def archive(self, id: str, *, model: bool = True) -> Download:
+    def archive(self, caller: Caller, id: str, *, model: bool = True) -> Download:
         """Return a zip of all results, with the model unless told otherwise.
 
         Its length and ETag are known in advance, and any range can be requested.
         """
         with self._database.read() as c:
-            row = simulations.find(c, id)
+            row = simulations.find(c, caller.scope, id)
         if State(row.state) not in FINAL or row.summary is None:
             raise NotFinished("The archive is available once the simulation has ended.")
         summary = load_document(row.summary)
@@ -281,7 +286,7 @@ class Results:
         extras = [readme, *following]
 
         def members() -> Iterator[zip.ArchiveMember]:
-            return chain((readme,), self.members(id, archive, documents), following)
+            return chain((readme,), self.members(caller, id, archive, documents), following)
 
         described = json.dumps(
             [
@@ -303,14 +308,14 @@ class Results:
         }
 
     def members(
-        self, id: str, archive: ArchiveDescription, documents: Mapping[str, str]
+        self, caller: Caller, id: str, archive: ArchiveDescription, documents: Mapping[str, str]
     ) -> Iterator[zip.ArchiveMember]:
         """Yield the members of a zip of all results and artifacts; ``documents``: texts that come before them."""
         for name, text in documents.items():
             raw = text.encode()
             yield zip.ArchiveMember(name, len(raw), zlib.crc32(raw), _reader(raw))
         yield zip.ArchiveMember(
-            "results.ndjson", archive.bytes, archive.crc32, lambda a, b: self._slice(self._stage(id), a, b)
+            "results.ndjson", archive.bytes, archive.crc32, lambda a, b: self._slice(self._stage(caller, id), a, b)
         )
         after = (-2, "")
         while True:
@@ -345,6 +350,7 @@ class Results:
 
     def describe_archive(
         self,
+        caller: Caller,
         row: simulations.SimulationRow,
         summary: Mapping[str, object],
         size: int,
@@ -357,10 +363,10 @@ class Results:
         size of the archive is that without its extras.
         """
         if extras is None:
-            extras = self._extras.measure(row.id, provenance_of(row.provenance))
+            extras = self._extras.measure(caller, row.id, provenance_of(row.provenance))
         archive = ArchiveDescription(bytes=size, crc32=crc32, size=0, extras=extras)
         documents = self._documents(row, summary)
-        return replace(archive, size=zip.measure(self.members(row.id, archive, documents)))
+        return replace(archive, size=zip.measure(self.members(caller, row.id, archive, documents)))
 
 
 def _reader(raw: bytes) -> Callable[[int, int], Iterator[bytes]]:

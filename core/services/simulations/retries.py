@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from common.errors import Conflict, NotFinished, PlatformError, StoreUnavailable
+from core.domain.access.scopes import Caller
 from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.stored_documents import load_document
 from core.services.simulations.inheritance import Inheritance
@@ -57,20 +58,20 @@ class Retries:
         self._results = results
         self._new_simulations = new_simulations
 
-    def prepare(self, id: str, only_failed: bool, submitted_by: str) -> Retry:
+    def prepare(self, caller: Caller, id: str, only_failed: bool) -> Retry:
         """Return the retry of a simulation, of the tasks that failed or of all; raise NotFinished."""
         with self._database.read() as c:
-            row = store.find(c, id)
-        return self._retry(row, only_failed, submitted_by)
+            row = store.find(c, caller.scope, id)
+        return self._retry(caller, row, only_failed)
 
-    def _retry(self, row: store.SimulationRow, only_failed: bool, submitted_by: str) -> Retry:
+    def _retry(self, caller: Caller, row: store.SimulationRow, only_failed: bool) -> Retry:
         if State(row.state) not in FINAL:
             raise NotFinished("A simulation that has not ended cannot be retried; cancel it first.")
         submission = resubmission({"spec": load_document(row.spec), "provenance": load_document(row.provenance)})
-        new = self._new_simulations.resolve(submission, retry_of=row.id, submitted_by=submitted_by)
+        new = self._new_simulations.resolve(caller, submission, retry_of=row.id)
         return Retry(new, self._results.inheritable(row.id) if only_failed else None)
 
-    def begin(self, ids: Sequence[str], *, only_failed: bool, submitted_by: str) -> Outcomes:
+    def begin(self, caller: Caller, ids: Sequence[str], *, only_failed: bool) -> Outcomes:
         """Retry simulations, but those that have a retry already, or nothing to repeat.
 
         Once a store does not answer, no other is tried. Raise StoreUnavailable if their rows cannot be read.
@@ -78,16 +79,16 @@ class Retries:
         outcomes: Outcomes = {}
         remaining = list(dict.fromkeys(ids))
         for _ in range(ATTEMPTS):
-            outcomes |= self._attempt(remaining, only_failed, submitted_by)
+            outcomes |= self._attempt(caller, remaining, only_failed)
             remaining = [id for id in remaining if type(outcomes[id]) is Conflict]  # its results were being compacted
         return outcomes
 
-    def _attempt(self, ids: Sequence[str], only_failed: bool, submitted_by: str) -> Outcomes:
+    def _attempt(self, caller: Caller, ids: Sequence[str], only_failed: bool) -> Outcomes:
         if not ids:
             return {}
         with self._database.read() as c:
-            rows, counts = store.found(c, ids), store.counts_of(c, ids)
-            retries = store.retries_of(c, ids)
+            rows, counts = store.found(c, caller.scope, ids), store.counts_of(c, ids)
+            retries = store.retries_of(c, caller.scope, ids)
         outcomes: Outcomes = {}
         page: dict[str, Retry] = {}
         outage: StoreUnavailable | None = None
@@ -102,32 +103,32 @@ class Retries:
                 outcomes[id] = skipped
             else:
                 try:
-                    retry = self._retry(rows[id], only_failed, submitted_by)
+                    retry = self._retry(caller, rows[id], only_failed)
                 except PlatformError as error:
                     outcomes[id] = error
                     outage = error if isinstance(error, StoreUnavailable) else None
                     continue
                 if page and sum(other.segments for other in page.values()) + retry.segments > SEGMENTS:
-                    written, page = self._write(page), {}
+                    written, page = self._write(caller, page), {}
                     outcomes |= written
                     outage = next((each for each in written.values() if isinstance(each, StoreUnavailable)), None)
                 page[id] = retry
-        return outcomes | self._write(page)
+        return outcomes | self._write(caller, page)
 
-    def _write(self, page: Mapping[str, Retry]) -> Outcomes:
+    def _write(self, caller: Caller, page: Mapping[str, Retry]) -> Outcomes:
         def write(c: Connection, ids: Sequence[str]) -> Mapping[str, str | Skipped]:
             now = self._database.now(c)
-            self._new_simulations.keep(c, [page[id].new for id in ids])
+            self._new_simulations.keep(c, caller.scope, [page[id].new for id in ids])
             for id in ids:  # another request that retries one of them waits, and sees its retry afterwards
-                store.hold(c, id)
-            return {id: self._insert(c, id, page[id], now) for id in ids}
+                store.hold(c, caller.scope, id)
+            return {id: self._insert(c, caller, id, page[id], now) for id in ids}
 
         outcomes = commit_page(self._database, list(page), write)
         self._new_simulations.announce([retry.new for id, retry in page.items() if outcomes[id] == retry.new.id])
         return outcomes
 
-    def _insert(self, c: Connection, id: str, retry: Retry, now: float) -> str | Skipped:
-        if (other := store.retries_of(c, [id]).get(id)) is not None:
+    def _insert(self, c: Connection, caller: Caller, id: str, retry: Retry, now: float) -> str | Skipped:
+        if (other := store.retries_of(c, caller.scope, [id]).get(id)) is not None:
             return _retried(other)
         self._new_simulations.insert(c, retry.new, now)
         retry.apply(c, retry.new.id)

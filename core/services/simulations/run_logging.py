@@ -8,6 +8,7 @@ import logging
 
 from common.backoff import RetryPolicy
 from common.errors import Invalid, OriginFailed, OriginRefused
+from core.domain.access.scopes import PLATFORM
 from core.domain.results.run_metrics import metrics_of, tags_of
 from core.domain.submissions.provenance import provenance_of
 from core.domain.submissions.stored_documents import load_document
@@ -46,7 +47,7 @@ class RunLogging:
 
     def _log(self, claim: HeldClaim) -> None:
         with self._database.read() as c:
-            waiting, row = store.find(c, claim.id), simulations.found(c, [claim.id]).get(claim.id)
+            waiting, row = store.find(c, claim.id), simulations.found(c, PLATFORM, [claim.id]).get(claim.id)
             now = self._database.now(c)
         if waiting is None or row is None or row.summary is None or row.ended_at is None:
             return

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from common.errors import Invalid, PlatformError, StoreUnavailable
+from core.domain.access.scopes import Caller
 from core.domain.submissions.declared_outputs import DeclaredOutput, LeftFile, MadeOutput, choose_file
 from core.services.datasets.datasets import Datasets
 from core.services.datasets.source_kinds.artifact_source import ArtifactSource
@@ -46,23 +47,23 @@ class SimulationOutputs:
         self._datasets = datasets
 
     def make(
-        self, simulation: str, declared: Mapping[str, DeclaredOutput], *, gang: bool = False
+        self, caller: Caller, simulation: str, declared: Mapping[str, DeclaredOutput], *, gang: bool = False
     ) -> dict[str, MadeOutput] | None:
         """Return what became of the outputs of a simulation whose tasks all have results, by their names.
 
         ``gang``: models are for gangs, which run files of no known format. None: a dataset is being registered, and the
         next call may know more. Raise StoreUnavailable.
         """
-        left = self._left(simulation, {output.file for output in declared.values() if output.file is not None})
+        left = self._left(caller, simulation, {output.file for output in declared.values() if output.file is not None})
         made: dict[str, MadeOutput] = {}
         waits = False
         for name, output in declared.items():
             try:
                 if output.file is None:
-                    result = self._make_whole(simulation, output.name or name, output)
+                    result = self._make_whole(caller, simulation, output.name or name, output)
                 else:
                     file = choose_file(output, left[output.file])
-                    result = self._make(simulation, name, output, file, gang=gang)
+                    result = self._make(caller, simulation, name, output, file, gang=gang)
             except StoreUnavailable:
                 raise
             except PlatformError as error:
@@ -73,10 +74,10 @@ class SimulationOutputs:
                 made[name] = result
         return None if waits else made
 
-    def _left(self, simulation: str, names: set[str]) -> dict[str, list[LeftFile]]:
+    def _left(self, caller: Caller, simulation: str, names: set[str]) -> dict[str, list[LeftFile]]:
         """Return the files of these names that tasks which are `ok` left, in task order."""
         left: dict[str, list[LeftFile]] = {name: [] for name in names}
-        for body in self._read.lines(simulation):
+        for body in self._read.lines(caller, simulation):
             for result in map(_decoder.decode, body.splitlines()):
                 if result.status == "ok":
                     for artifact in result.artifacts:
@@ -85,15 +86,16 @@ class SimulationOutputs:
         return left
 
     def _make(
-        self, simulation: str, name: str, output: DeclaredOutput, file: LeftFile, *, gang: bool
+        self, caller: Caller, simulation: str, name: str, output: DeclaredOutput, file: LeftFile, *, gang: bool
     ) -> MadeOutput | None:
         """Make the model or the dataset of a file; None: the dataset is being registered. Raise a PlatformError."""
         path = output.file
         assert path is not None, "an output of all results is made by `_make_whole`"
         done = MadeOutput(kind=output.kind, file=path, task=file.task, digest=file.digest)
         if output.kind == "model":
-            content = self._read.artifact(simulation, file.task, path)
+            content = self._read.artifact(caller, simulation, file.task, path)
             model = self._models.add(
+                caller,
                 content.read(0, content.size),
                 name=output.name,
                 filename=path.rpartition("/")[2],
@@ -119,11 +121,11 @@ class SimulationOutputs:
             offset=artifact.offset,
             bytes=artifact.bytes,
         )
-        return self._register(output.name or name, source, output.tags, done)
+        return self._register(caller, output.name or name, source, output.tags, done)
 
-    def _make_whole(self, simulation: str, dataset: str, output: DeclaredOutput) -> MadeOutput | None:
+    def _make_whole(self, caller: Caller, simulation: str, dataset: str, output: DeclaredOutput) -> MadeOutput | None:
         """Make a dataset of all results and artifacts; None: it is being registered. Raise a PlatformError."""
-        packed = self._packing.pack(simulation)
+        packed = self._packing.pack(caller, simulation)
         done = MadeOutput(kind=output.kind, file=None, digest=packed.digest)
         source = ArtifactSource(
             artifact=RESULTS_NAME,
@@ -134,14 +136,14 @@ class SimulationOutputs:
             offset=0,
             bytes=packed.bytes,
         )
-        return self._register(dataset, source, output.tags, done)
+        return self._register(caller, dataset, source, output.tags, done)
 
     def _register(
-        self, dataset: str, source: ArtifactSource, tags: Sequence[str], done: MadeOutput
+        self, caller: Caller, dataset: str, source: ArtifactSource, tags: Sequence[str], done: MadeOutput
     ) -> MadeOutput | None:
-        version = self._datasets.version_of_source(dataset, source)
+        version = self._datasets.version_of_source(caller, dataset, source)
         if version is None:
-            version = self._datasets.register_source(dataset, source, tags)
+            version = self._datasets.register_source(caller, dataset, source, tags)
         if version.state == "registering":
             return None
         if version.digest is None:

@@ -19,6 +19,7 @@ from common.errors import (
     UnreadableRow,
     Unsupported,
 )
+from core.domain.access.scopes import Caller
 from core.domain.scheduling.admission import why_waiting
 from core.domain.scheduling.permissions import permitting
 from core.domain.scheduling.preparation import Preparation, PreparationStep, doing, staging
@@ -87,6 +88,7 @@ class Simulations:
 
     def submit(
         self,
+        caller: Caller,
         submission: Submission,
         *,
         model: Model | None = None,
@@ -94,22 +96,22 @@ class Simulations:
         request_digest: str | None = None,
         within: Within | None = None,
         retry_of: str | None = None,
-        submitted_by: str = "",
     ) -> tuple[Simulation, bool]:
         """Accept a submission, and return its simulation as ``accept`` does."""
         id, replayed = self.accept(
+            caller,
             submission,
             model=model,
             key=key,
             request_digest=request_digest,
             within=within,
             retry_of=retry_of,
-            submitted_by=submitted_by,
         )
-        return self.get(id), replayed
+        return self.get(caller, id), replayed
 
     def accept(
         self,
+        caller: Caller,
         submission: Submission,
         *,
         model: Model | None = None,
@@ -117,31 +119,30 @@ class Simulations:
         request_digest: str | None = None,
         within: Within | None = None,
         retry_of: str | None = None,
-        submitted_by: str = "",
     ) -> tuple[str, bool]:
         """Resolve a submission to digests, store it as QUEUED, and wake the dispatcher.
 
         Return the simulation's id, and whether it is that of an earlier request with the same idempotency ``key``.
-        ``submitted_by``: the caller (common/callers.py). ``within``: see `Within`.
+        ``within``: see `Within`.
         Raise Invalid (or a subclass) for a submission that can never run, IdempotencyMismatch if the key was used
         with another request.
         """
-        if key is not None and (replayed := self._replayed(key, request_digest or "")) is not None:
+        if key is not None and (replayed := self._replayed(caller, key, request_digest or "")) is not None:
             return replayed, True
-        new = self._new_simulations.resolve(submission, model, retry_of=retry_of, submitted_by=submitted_by)
-        return self._stored(new, key, request_digest or "", within)
+        new = self._new_simulations.resolve(caller, submission, model, retry_of=retry_of)
+        return self._stored(caller, new, key, request_digest or "", within)
 
     def _stored(
-        self, new: NewSimulation, key: str | None, request_digest: str, within: Within | None = None
+        self, caller: Caller, new: NewSimulation, key: str | None, request_digest: str, within: Within | None = None
     ) -> tuple[str, bool]:
         """Store a new simulation and wake the dispatcher; return as ``accept`` does."""
 
         def write(c: Connection) -> str | None:
             now = self._database.now(c)
             if key is not None:
-                if (previous := idempotency_keys.remember(c, key, request_digest, new.id, now)) is not None:
+                if (previous := idempotency_keys.remember(c, caller, key, request_digest, new.id, now)) is not None:
                     return previous
-            self._new_simulations.keep(c, [new])
+            self._new_simulations.keep(c, caller.scope, [new])
             self._new_simulations.insert(c, new, now)
             if within is not None:
                 within(c, new.id)
@@ -153,62 +154,62 @@ class Simulations:
         self._new_simulations.announce([new])
         return new.id, False
 
-    def of_key(self, id: str) -> Simulation:
+    def of_key(self, caller: Caller, id: str) -> Simulation:
         """Return the simulation that the first request with an Idempotency-Key has created; raise Gone."""
         try:
-            return self.get(id)
+            return self.get(caller, id)
         except UnknownSimulation:
             raise Gone(
                 "The simulation of this Idempotency-Key has been deleted. Use a new key for a new request."
             ) from None
 
-    def _replayed(self, key: str, digest: str) -> str | None:
+    def _replayed(self, caller: Caller, key: str, digest: str) -> str | None:
         with self._database.read() as c:
-            return idempotency_keys.find(c, key, digest, self._database.now(c))
+            return idempotency_keys.find(c, caller, key, digest, self._database.now(c))
 
     # -- queries
 
-    def get(self, id: str) -> Simulation:
+    def get(self, caller: Caller, id: str) -> Simulation:
         """Return a simulation with its progress."""
         with self._database.read() as c:
-            [simulation] = self._simulations(c, [store.find(c, id)])
+            [simulation] = self._simulations(c, [store.find(c, caller.scope, id)])
             return simulation
 
-    def several(self, ids: Sequence[str]) -> dict[str, Simulation]:
+    def several(self, caller: Caller, ids: Sequence[str]) -> dict[str, Simulation]:
         """Return those of these simulations that exist, by id."""
         with self._database.read() as c:
-            return {each.id: each for each in self._simulations(c, listing_store.rows_of(c, ids))}
+            return {each.id: each for each in self._simulations(c, listing_store.rows_of(c, caller.scope, ids))}
 
     def list(
-        self, listing: Listing = _EVERY, *, after: str | None = None, limit: int = 50
+        self, caller: Caller, listing: Listing = _EVERY, *, after: str | None = None, limit: int = 50
     ) -> tuple[list[Simulation], str | None]:
         """Return a page of a listing, newest first, and the cursor of the next."""
         with self._database.read() as c:
-            rows = listing_store.page(c, listing, after=after, limit=limit + 1)
+            rows = listing_store.page(c, caller.scope, listing, after=after, limit=limit + 1)
             page = self._simulations(c, rows[:limit])
         return page, page[-1].id if len(rows) > limit else None
 
-    def count(self, listing: Listing = _EVERY) -> dict[State, int]:
+    def count(self, caller: Caller, listing: Listing = _EVERY) -> dict[State, int]:
         """Return the number of simulations of a listing in each state, whatever its states."""
         with self._database.read() as c:
-            return listing_store.counts(c, listing)
+            return listing_store.counts(c, caller.scope, listing)
 
-    def wait(self, id: str, timeout: float) -> Simulation:
+    def wait(self, caller: Caller, id: str, timeout: float) -> Simulation:
         """Block until the simulation has ended, at most ``timeout`` seconds; return it."""
         deadline = time.monotonic() + timeout
         with self._changes.watching(id):
             while True:
                 version = self._changes.version(id)
-                simulation = self.get(id)
+                simulation = self.get(caller, id)
                 remaining = deadline - time.monotonic()
                 if simulation.final or remaining <= 0:
                     return simulation
                 self._changes.wait(id, version, min(remaining, 1.0))
 
-    def summary(self, id: str) -> dict[str, object]:
+    def summary(self, caller: Caller, id: str) -> dict[str, object]:
         """Return the summary. Raise NotFinished until the simulation has ended."""
         with self._database.read() as c:
-            row = store.find(c, id)
+            row = store.find(c, caller.scope, id)
         if row.summary is None:
             raise NotFinished()
         return load_document(row.summary)
@@ -321,60 +322,62 @@ class Simulations:
 
     # -- changes
 
-    def cancel(self, id: str) -> Simulation:
+    def cancel(self, caller: Caller, id: str) -> Simulation:
         """Cancel a simulation: at once if it is queued without a result. Idempotent.
 
         A simulation whose end has been decided keeps it.
         """
-        if (error := self.cancellations.begin([id]).get(id)) is not None:
+        if (error := self.cancellations.begin(caller, [id]).get(id)) is not None:
             raise error
-        return self.get(id)
+        return self.get(caller, id)
 
-    def resize(self, id: str, workers: int) -> Simulation:
+    def resize(self, caller: Caller, id: str, workers: int) -> Simulation:
         """Change the number of workers, before or while the simulation runs."""
 
         def write(c: Connection) -> None:
-            row = store.find(c, id)
+            row = store.find(c, caller.scope, id)
             if State(row.state) in FINAL:
                 raise IllegalTransition(
                     f"The simulation is {row.state} already; its number of workers can no longer be changed."
                 )
             if spec_of(row.spec).gang:
                 raise Unsupported("A gang keeps its size. Cancel it and submit it again.")
-            store.respecify(c, id, load_document(row.spec) | {"workers": workers})
+            store.respecify(c, caller.scope, id, load_document(row.spec) | {"workers": workers})
             events.say(c, id, "workers", {"workers": workers}, self._database.now(c))
 
         self._database.write(write)
         self._notifier.wake("dispatch")
         self._notifier.publish(id)
-        return self.get(id)
+        return self.get(caller, id)
 
     def retry(
-        self, id: str, only_failed: bool = True, *, key: str | None = None, submitted_by: str = ""
+        self, caller: Caller, id: str, only_failed: bool = True, *, key: str | None = None
     ) -> tuple[Simulation, bool]:
         """Submit a new simulation for the tasks that failed, or for all; return it as ``accept`` does.
 
         Successful results are inherited by reference, so the new simulation has a result for every task.
         """
         digest = f"retry:{id}:{only_failed}"
-        if key is not None and (replayed := self._replayed(key, digest)) is not None:  # also if ``id`` is deleted
-            return self.of_key(replayed), True
+        if (
+            key is not None and (replayed := self._replayed(caller, key, digest)) is not None
+        ):  # also if ``id`` is deleted
+            return self.of_key(caller, replayed), True
         for attempt in range(1, ATTEMPTS + 1):
-            retry = self.retries.prepare(id, only_failed, submitted_by)
+            retry = self.retries.prepare(caller, id, only_failed)
             try:
-                new, repeated = self._stored(retry.new, key, digest, retry.apply)
+                new, repeated = self._stored(caller, retry.new, key, digest, retry.apply)
             except Conflict:  # its results were being compacted at this moment
                 if attempt == ATTEMPTS:
                     raise
             else:
-                return self.get(new), repeated
+                return self.get(caller, new), repeated
         raise AssertionError("unreachable")
 
-    def delete(self, id: str) -> None:
+    def delete(self, caller: Caller, id: str) -> None:
         """Mark a simulation that has ended as deleted; its objects are removed later."""
 
         def mark_deleted(c: Connection) -> None:
-            state = State(store.find(c, id).state)
+            state = State(store.find(c, caller.scope, id).state)
             if state not in FINAL:
                 raise NotFinished("Cancel the simulation before you delete it.")
             if (comparison := comparisons.comparison_of(c, id)) is not None:
@@ -382,7 +385,7 @@ class Simulations:
                     f"Comparison {comparison} consists of this simulation; delete the comparison, which deletes both.",
                     comparison=comparison,
                 )
-            store.delete(c, id, self._database.now(c))
+            store.delete(c, caller.scope, id, self._database.now(c))
 
         self._database.write(mark_deleted)
         self._notifier.publish(id)

@@ -10,6 +10,7 @@ from itertools import islice
 
 import msgspec
 
+from core.domain.access.scopes import Caller
 from core.domain.results.outcomes import ErrorTally
 from core.domain.results.result_columns import TaskResult
 from core.domain.results.result_tally import BLOCK, ResultTally
@@ -46,6 +47,7 @@ class SimulationSummary:
 
 
 def summarize(
+    caller: Caller,
     results: Results,
     row: SimulationRow,
     bodies: Iterable[bytes],
@@ -89,7 +91,7 @@ def summarize(
     summary["tasks"]["total"] = total
     if provenance.play.trusted:
         summary |= {"trusted": True}
-    archive = results.describe_archive(row, summary, size, crc, extras)
+    archive = results.describe_archive(caller, row, summary, size, crc, extras)
     return SimulationSummary(summary, Tasks(**summary["tasks"]), archive, errors)
 
 

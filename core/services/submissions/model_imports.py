@@ -18,6 +18,7 @@ from common.errors import (
     UnknownImport,
 )
 from common.ids import new_id
+from core.domain.access.scopes import PLATFORM, Caller, Scope, work_of
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import search_text
 from core.domain.submissions.provenance import provenance_of
@@ -78,19 +79,25 @@ class ModelImports:
 
     def request(
         self,
+        caller: Caller,
         reference: str,
         connection: str | None = None,
         tags: Sequence[str] | None = None,
         **options: str | None,
     ) -> dict[str, object]:
         """Insert an import and enqueue its job; raise Invalid for a reference that may not be read here."""
-        values = self.row(reference, connection, tags, **options)
+        values = self.row(caller, reference, connection, tags, **options)
         self._database.write(lambda c: self.add(c, values))
         self.enqueue(values)
-        return self.get(values["id"])
+        return self.get(caller, values["id"])
 
     def row(
-        self, reference: str, connection: str | None, tags: Sequence[str] | None = None, **options: str | bool | None
+        self,
+        caller: Caller,
+        reference: str,
+        connection: str | None,
+        tags: Sequence[str] | None = None,
+        **options: str | bool | None,
     ) -> dict[str, str]:
         """Return the row of a new import; raise Invalid for a reference that may not be read here, and for its tags."""
         _, name = self.origins.check(reference, connection)
@@ -98,6 +105,7 @@ class ModelImports:
         given = {key: value for key, value in {**options, "tags": tags}.items() if value is not None}
         return {
             "id": new_id(datetime.now(UTC)),
+            "project": caller.scope.owner,
             "reference": reference,
             "connection": name,
             "options": json.dumps(given),
@@ -111,10 +119,10 @@ class ModelImports:
         """Enqueue the job of an import that was inserted."""
         self._notifier.enqueue("import", values["id"])
 
-    def get(self, id: str) -> dict[str, object]:
+    def get(self, caller: Caller, id: str) -> dict[str, object]:
         """Return an import as clients see it, with its model once it is ready; raise UnknownImport."""
         with self._database.read() as c:
-            row = store.find(c, id)
+            row = store.find(c, caller.scope, id)
         if row is None:
             raise UnknownImport(f"There is no import {id[:64]!r}.")
         return {
@@ -139,7 +147,7 @@ class ModelImports:
 
     def _fetch(self, claim: HeldClaim) -> None:
         with self._database.read() as c:
-            row = store.find(c, claim.id)
+            row = store.find(c, PLATFORM, claim.id)
         assert row is not None
         try:
             if not self._database.write(lambda c: store.CLAIMS.change(c, claim, failures=row.failures + 1)):
@@ -177,7 +185,7 @@ class ModelImports:
         filename = options.pop("filename", None) or opened.filename
         chunks = self._reported(row, claim, opened)
         properties: Properties = {**options, "filename": filename, "source": source}
-        return self._models.add(chunks, **properties), source
+        return self._models.add(work_of(row.project), chunks, **properties), source
 
     def _reported(self, row: ModelImportRow, claim: HeldClaim, opened: OpenedModel) -> Iterator[bytes]:
         reported_at, done = time.monotonic(), 0
@@ -203,7 +211,7 @@ class ModelImports:
             if id is not None:
                 if not simulations.awaits_model(c, id):
                     raise ClaimLost
-                Models.keep(c, model)
+                Models.keep(c, Scope(row.project), model)
                 simulations.supply_model(c, id, **supplied)
                 body = {"what": "model", "message": f"{row.reference} is {model.digest}", "bytes": model.size}
                 events.say(c, id, "staging", {**body, "total_bytes": model.size, "fraction": 1.0}, now)
@@ -216,7 +224,7 @@ class ModelImports:
     def _supplied(self, id: str, model: Model, source: Mapping[str, object]) -> dict[str, str]:
         """Return the columns of a simulation that follow from its model; raise a PlatformError if it does not fit."""
         with self._database.read() as c:
-            row = simulations.find(c, id)
+            row = simulations.find(c, PLATFORM, id)
         provenance, runtime = self._resolver.with_model(provenance_of(row.provenance), model, source)
         columns = {"provenance": update_document(row.provenance, provenance), "runtime": runtime, "model": model.name}
         columns["search"] = search_text(model.name, row.dataset, runtime, decode_document(row.labels, dict[str, str]))

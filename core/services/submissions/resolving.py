@@ -22,6 +22,7 @@ from common.errors import (
     UnknownModel,
 )
 from common.version import VERSION
+from core.domain.access.scopes import Caller
 from core.domain.scheduling.communications import mpi
 from core.domain.scheduling.eligibility import Eligibility
 from core.domain.scheduling.launches import PACKAGED, Gang
@@ -90,14 +91,14 @@ class Resolver:
         self.eligibility = eligibility
         self._sandbox = sandbox
 
-    def resolve(self, submission: Submission, model: Model | None = None) -> Resolved:
+    def resolve(self, caller: Caller, submission: Submission, model: Model | None = None) -> Resolved:
         """Resolve a submission; ``model``: the model sent with it. Raise a PlatformError if it can never run."""
         if submission.trusted and not self._trusted:
             raise TrustedNotAllowed
         self.eligibility.check_placement(submission.placement)
-        dataset = self._datasets.find(submission.dataset)
+        dataset = self._datasets.find(caller, submission.dataset)
         submission = self._with_own_program(submission, model, dataset)
-        submission = self._with_case(submission, model, dataset)
+        submission = self._with_case(caller, submission, model, dataset)
         self._check_gang(submission, dataset)
         executors = self.eligibility.with_room(submission.placement, submission.gang)
         require_allowed(executors, submission.placement, submission.gang)
@@ -107,7 +108,7 @@ class Resolver:
                 raise Invalid("Name one model: `model`, an `upload` or a `model_reference`.")
             runtime = catalogue.runtime(submission.runtime) if submission.runtime is not None else None
         else:
-            runtime, model = self._choose(submission, model, dataset)
+            runtime, model = self._choose(caller, submission, model, dataset)
         plan = self._plan(submission, dataset)
         _check_outputs(submission, TaskPlan(plan).count)
         unattended = submission.gang is not None and not msgspec.convert(submission.gang, Gang).attended
@@ -122,21 +123,21 @@ class Resolver:
             provenance = self._described(provenance, runtime, model, model.source)
         return Resolved(submission, dataset, runtime, model, provenance, model is None or self._models.is_stored(model))
 
-    def is_of_gangs(self, dataset: str) -> bool:
+    def is_of_gangs(self, caller: Caller, dataset: str) -> bool:
         """Return whether a dataset is for programs. Raise UnknownDataset."""
-        return self._datasets.find(dataset).declared.gang
+        return self._datasets.find(caller, dataset).declared.gang
 
-    def require_model(self, name: str) -> None:
+    def require_model(self, caller: Caller, name: str) -> None:
         """Raise UnknownModel for a name that no model has."""
-        self._models.get(name)
+        self._models.get(caller, name)
 
-    def is_there(self, kind: Literal["model", "dataset"], reference: str) -> bool:
+    def is_there(self, caller: Caller, kind: Literal["model", "dataset"], reference: str) -> bool:
         """Return whether the platform has a model or a dataset of this reference."""
         try:
             if kind == "model":
-                self.require_model(reference)
+                self.require_model(caller, reference)
             else:
-                self._datasets.digest(reference)
+                self._datasets.digest(caller, reference)
         except (NotFound, UnknownModel):
             return False
         return True
@@ -170,7 +171,7 @@ class Resolver:
             raise Invalid(f"`gang.{changed[0]}` of {dataset.name} is the dataset's: only `size` can be chosen.")
         return dataclasses.replace(submission, model=own.name, gang=gang)
 
-    def _with_case(self, submission: Submission, model: Model | None, dataset: Dataset) -> Submission:
+    def _with_case(self, caller: Caller, submission: Submission, model: Model | None, dataset: Dataset) -> Submission:
         """Return a submission of a packaged case with its runtime, and with the gang that the case describes.
 
         Members of a gang that is sent count before those of the case.
@@ -179,9 +180,9 @@ class Resolver:
         if runtime is None and model is None and submission.model is None and submission.model_reference is None:
             runtime = dataset.declared.runtime
         if model is None and submission.model is not None:
-            model = self._models.get(submission.model)
+            model = self._models.get(caller, submission.model)
         if model is None and runtime == PACKAGES and submission.model_reference is None:
-            _, model = self._choose(dataclasses.replace(submission, runtime=runtime), None, dataset)
+            _, model = self._choose(caller, dataclasses.replace(submission, runtime=runtime), None, dataset)
         if model is None or not formats.formats()[model.format].manifest:
             return submission
         case, sent = self._models.case(model), dict(submission.gang or {})
@@ -219,10 +220,12 @@ class Resolver:
                 raise Invalid(f"`gang.{name}` begins with an empty word: its first word is the program to start.")
         self.eligibility.check_gang(submission.placement, submission.gang)
 
-    def _choose(self, submission: Submission, model: Model | None, dataset: Dataset) -> tuple[catalogue.Runtime, Model]:
+    def _choose(
+        self, caller: Caller, submission: Submission, model: Model | None, dataset: Dataset
+    ) -> tuple[catalogue.Runtime, Model]:
         runtime = catalogue.runtime(submission.runtime) if submission.runtime is not None else None
         if model is None and submission.model is not None:
-            model = self._models.get(submission.model)
+            model = self._models.get(caller, submission.model)
         if model is None:
             if runtime is None:
                 raise Invalid("Name a model, or a runtime that has a baseline.")

@@ -24,6 +24,7 @@ from common.errors import (
 from common.file_reading import refuse_unreadable
 from common.ids import new_id
 from common.near_names import near_names, suggestion
+from core.domain.access.scopes import Caller, Scope
 from core.domain.submissions.records import Model
 from core.domain.submissions.stored_documents import load_document
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
@@ -41,7 +42,6 @@ from datasets.versions.archives.extraction import check_size_of_files, tar_names
 from runtimes import catalogue, environments, formats
 from runtimes.packages.package_case import PackageCase
 
-PROJECT = "default"
 #: Lock under which bytes and rows of models are changed together.
 BYTES = "models"
 #: The format of what a gang runs and no other format claims.
@@ -110,6 +110,7 @@ class Models:
 
     def add(
         self,
+        caller: Caller,
         chunks: Iterable[bytes],
         **properties: Unpack[Properties],
     ) -> Model:
@@ -156,7 +157,7 @@ class Models:
             with self._database.exclusive(BYTES):
                 if not self._is_stored(actual):  # a deletion removed the bytes between that moment and this one
                     self._store.put(key_of(actual), _pieces(draft))
-                return self._register(values, tags)
+                return self._register(caller, values, tags)
         finally:
             draft.unlink(missing_ok=True)
 
@@ -174,26 +175,26 @@ class Models:
                 f"A model has at most {self.largest:,} bytes (WINDTUNNEL_MAX_UPLOAD), whichever way it is sent."
             )
 
-    def _register(self, values: Mapping[str, object], tags: Sequence[str]) -> Model:
+    def _register(self, caller: Caller, values: Mapping[str, object], tags: Sequence[str]) -> Model:
         now = datetime.now(UTC)
-        row = {"id": new_id(now), "project": PROJECT, "created_at": now.timestamp(), **values}
+        row = {"id": new_id(now), "project": caller.scope.owner, "created_at": now.timestamp(), **values}
 
         def write(c: Connection) -> Model:
             version = store.add(c, row)
             for tag in tags:
-                store.tags.put(c, PROJECT, version.name, tag, version.id)
-            return _record(version, store.tags.of_versions(c, [version.id]))
+                store.tags.put(c, caller.scope, version.name, tag, version.id)
+            return _record(version, store.tags.of_versions(c, caller.scope, [version.id]))
 
         return self._database.write(write)
 
-    def get(self, ref: str) -> Model:
+    def get(self, caller: Caller, ref: str) -> Model:
         """Return the model with this id, digest, name, ``name@version`` or ``name@tag``, or a shipped model.
 
         ``name@digest`` (`pinned`) is the content of the digest, under this name if it has that here.
         """
         with self._database.read() as c:
-            row = store.find(c, PROJECT, ref)
-            tags = store.tags.of_versions(c, [row.id]) if row is not None else {}
+            row = store.find(c, caller.scope, ref)
+            tags = store.tags.of_versions(c, caller.scope, [row.id]) if row is not None else {}
         if row is not None and "@sha256:" not in ref:
             return _record(row, tags)
         shipped = shipped_models.find(ref)
@@ -201,9 +202,9 @@ class Models:
             return _record(row, tags)
         if shipped is not None:
             return self._ship(shipped)
-        raise self._unknown(ref)
+        raise self._unknown(caller, ref)
 
-    def _unknown(self, ref: str) -> UnknownModel:
+    def _unknown(self, caller: Caller, ref: str) -> UnknownModel:
         name, at, selector = ref.rpartition("@")
         if selector.startswith("sha256:"):  # a retry or a re-run refers to models by their digests
             return UnknownModel(
@@ -211,21 +212,21 @@ class Models:
                 "archives of simulations have the file in model/), then send this request again.",
                 digest=selector[:100],
             )
-        return self._unknown_version(name, selector) if at else self._unknown_name(ref)
+        return self._unknown_version(caller, name, selector) if at else self._unknown_name(caller, ref)
 
-    def _unknown_version(self, name: str, version: str) -> UnknownModel:
+    def _unknown_version(self, caller: Caller, name: str, version: str) -> UnknownModel:
         with self._database.read() as c:
-            tags = store.tags.of_name(c, PROJECT, name, MOST_LISTED + 1)
-            present = store.find(c, PROJECT, name) is not None
+            tags = store.tags.of_name(c, caller.scope, name, MOST_LISTED + 1)
+            present = store.find(c, caller.scope, name) is not None
         if present:
             return UnknownModel(unknown_version("model", name, version, tags))
         if name in shipped_models.shipped():
             return UnknownModel(f"The model {name} has no version {version[:80]!r}: {_SHIPPED}.")
-        return self._unknown_name(name)
+        return self._unknown_name(caller, name)
 
-    def _unknown_name(self, name: str) -> UnknownModel:
+    def _unknown_name(self, caller: Caller, name: str) -> UnknownModel:
         with self._database.read() as c:
-            known = [*store.names(c, PROJECT), *shipped_models.shipped()]
+            known = [*store.names(c, caller.scope), *shipped_models.shipped()]
         near = near_names(name, known)
         hint = suggestion(near, "`GET /v1/models` lists them.")
         return UnknownModel(f"There is no model {name[:100]!r}. {hint}", nearest=near)
@@ -250,6 +251,7 @@ class Models:
 
     def list(
         self,
+        caller: Caller,
         *,
         name: str | None = None,
         format: str | None = None,
@@ -265,15 +267,15 @@ class Models:
         in_shipped = after in shipped_models.shipped()
         if not baseline and not in_shipped:
             with self._database.read() as c:
-                rows = store.page(c, PROJECT, name=name, format=format, after=after, limit=limit + 1)
-                tags = store.tags.of_versions(c, [row.id for row in rows])
+                rows = store.page(c, caller.scope, name=name, format=format, after=after, limit=limit + 1)
+                tags = store.tags.of_versions(c, caller.scope, [row.id for row in rows])
             models += [_record(row, tags) for row in rows]
         if baseline is not False and len(models) <= limit:
             start = after if in_shipped else None
             models += shipped_models.page(name=name, format=format, after=start, limit=limit + 1 - len(models))
         return models[:limit], models[limit - 1].id if len(models) > limit else None
 
-    def tag(self, name: str, tag: str, version: str) -> Model:
+    def tag(self, caller: Caller, name: str, tag: str, version: str) -> Model:
         """Let a tag refer to a version: a number, another tag, `latest` or a digest. Raise UnknownModel.
 
         Simulations keep the version to which ``name@tag`` was resolved when they were submitted.
@@ -282,49 +284,49 @@ class Models:
         ref = f"{name}@{version}"
 
         def write(c: Connection) -> str | None:
-            row = store.find(c, PROJECT, ref)
+            row = store.find(c, caller.scope, ref)
             # A digest is found under other names too, and a deletion may have removed the row in between.
-            if row is None or row.name != name or not store.hold_version(c, row.id):
+            if row is None or row.name != name or not store.hold_version(c, caller.scope, row.id):
                 return None
-            store.tags.put(c, PROJECT, name, tag, row.id)
+            store.tags.put(c, caller.scope, name, tag, row.id)
             return str(row.id)
 
         if (id := self._database.write(write)) is None:
             if name in shipped_models.shipped():
                 raise ShippedModel(f"The model {name} cannot have tags: {_SHIPPED}.")
-            raise self._unknown_version(name, version)
-        return self.get(id)
+            raise self._unknown_version(caller, name, version)
+        return self.get(caller, id)
 
-    def untag(self, name: str, tag: str) -> None:
+    def untag(self, caller: Caller, name: str, tag: str) -> None:
         """Delete a tag; the version that it refers to stays. Raise NotFound."""
-        if not self._database.write(lambda c: store.tags.drop(c, PROJECT, name, tag)):
+        if not self._database.write(lambda c: store.tags.drop(c, caller.scope, name, tag)):
             raise NotFound(f"The model {name[:100]!r} has no tag {tag[:100]!r}.")
 
-    def delete(self, ref: str) -> None:
+    def delete(self, caller: Caller, ref: str) -> None:
         """Delete a registered model. Raise InUse if a simulation or a comparison that has not ended uses it."""
         with self._database.read() as c:
-            row = store.find(c, PROJECT, ref)
+            row = store.find(c, caller.scope, ref)
         if row is None:
             if shipped_models.find(ref) is not None:
                 raise ShippedModel(f"The model {ref[:100]!r} ships with the platform; it cannot be deleted.")
-            raise self._unknown(ref)
+            raise self._unknown(caller, ref)
 
         def remove(c: Connection) -> bool:
-            store.lock(c, row.id)
-            if user := store.busy(c, row.digest):
+            store.lock(c, caller.scope, row.id)
+            if user := store.busy(c, caller.scope, row.digest):
                 raise InUse(f"Simulation {user} still needs this model. Cancel it first.", simulation=user)
-            if user := comparisons.needing_model(c, row.digest):
+            if user := comparisons.needing_model(c, caller.scope, row.digest):
                 raise InUse(f"Comparison {user} still needs this model. Cancel it first.", comparison=user)
-            return store.delete(c, row.id)
+            return store.delete(c, caller.scope, row.id)
 
         with self._database.exclusive(BYTES):
             if self._database.write(remove) and shipped_models.find(row.digest) is None:
                 self._store.delete(key_of(row.digest))
 
     @staticmethod
-    def keep(c: Connection, model: Model) -> None:
+    def keep(c: Connection, scope: Scope, model: Model) -> None:
         """Lock a model against deletion until the transaction ends. Raise UnknownModel if it was deleted."""
-        if not model.baseline and not store.hold(c, model.digest):
+        if not model.baseline and not store.hold(c, scope, model.digest):
             raise UnknownModel(f"The model {model.name} was deleted a moment ago.")
 
     def sweep(self) -> int:

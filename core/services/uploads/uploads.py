@@ -31,6 +31,7 @@ from common.errors import (
     UploadUnfinished,
 )
 from common.ids import new_id
+from core.domain.access.scopes import PLATFORM, Caller
 from core.domain.submissions.uploads import PART, Checksum, Upload, UploadBuffer
 from core.services.orphan_search import OrphanSearch
 from core.services.uploads.disk_floor import DiskFloor
@@ -38,7 +39,6 @@ from core.store import uploads as store
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
 
-PROJECT = "default"
 FOLDER = "uploads"
 #: Maximum of partial uploads in a concatenation.
 MOST_SOURCES = 10_000
@@ -93,7 +93,7 @@ class Uploads:
 
     # -- create
 
-    def create(self, length: int | None, metadata: str = "", *, partial: bool = False, caller: str = "") -> Upload:
+    def create(self, caller: Caller, length: int | None, metadata: str = "", *, partial: bool = False) -> Upload:
         """Create an upload of ``length`` bytes; None: the length is sent later.
 
         Raise TooManyUploads if the caller, or all callers together, have too many unfinished uploads.
@@ -101,9 +101,9 @@ class Uploads:
         self._fits(length)
         self._floor.check(length or 0)
         kind = "partial" if partial else "whole"
-        return self._add(kind, length, [], metadata=metadata, caller=caller)
+        return self._add(caller, kind, length, [], metadata=metadata)
 
-    def concatenate(self, ids: Sequence[str], metadata: str, sources: str, *, caller: str = "") -> Upload:
+    def concatenate(self, caller: Caller, ids: Sequence[str], metadata: str, sources: str) -> Upload:
         """Create a finished upload from partial uploads, in order; it refers to their bytes and outlives them."""
         if not 1 <= len(ids) <= MOST_SOURCES:
             raise Invalid(f"A final upload is made of 1 to {MOST_SOURCES:,} partial ones.")
@@ -111,17 +111,17 @@ class Uploads:
             # A few sent bytes would become as many as an upload may have, in every model and dataset made from it.
             raise Invalid(f"Upload {repeated} is named more than once. Name each partial upload once.")
         self._floor.check()
-        return self._add("final", None, ids, metadata=metadata, sources=sources, caller=caller)
+        return self._add(caller, "final", None, ids, metadata=metadata, sources=sources)
 
     def _add(
         self,
+        caller: Caller,
         kind: str,
         length: int | None,
         ids: Sequence[str],
         *,
         metadata: str,
         sources: str | None = None,
-        caller: str,
     ) -> Upload:
         """Create an upload; ``ids``: of the partial uploads that a final one consists of."""
         moment = datetime.now(UTC)
@@ -130,26 +130,26 @@ class Uploads:
 
         def write(c: Connection) -> store.UploadRow:
             now = self._database.now(c)
-            known = self._refer(c, id, ids, now) if final else length
+            known = self._refer(c, caller, id, ids, now) if final else length
             if not final and length != 0:
                 self._admit(c, caller, now)
             offset = known if final else 0
             ttl = self._ttl if known == offset else min(self._ttl, self._limits.empty_ttl)
-            row = {"id": id, "project": PROJECT, "kind": kind, "length": known, "offset": offset}
-            row |= {"metadata": metadata, "sources": sources, "caller": caller}
+            row = {"id": id, "project": caller.scope.owner, "kind": kind, "length": known, "offset": offset}
+            row |= {"metadata": metadata, "sources": sources, "caller": caller.address}
             return store.add(c, row | {"created_at": now, "expires_at": now + ttl})
 
         # An empty upload may be lost in a power failure; the write of the first bytes makes it durable.
         return _record(self._database.write(write, durable=final or length == 0))
 
-    def _admit(self, c: Connection, caller: str, now: float) -> None:
+    def _admit(self, c: Connection, caller: Caller, now: float) -> None:
         """Raise TooManyUploads if a caller may not create another upload that lacks bytes."""
         limits = self._limits
-        own, next_expiry = store.unfinished_of(c, PROJECT, caller, now)
+        own, next_expiry = store.unfinished_of(c, caller.scope, caller.address, now)
         detail = None
         if own >= limits.per_caller:
             detail = f"{own:,} of your uploads are unfinished, and a caller may have {limits.per_caller:,}."
-        elif own and store.unfinished(c, PROJECT, now) >= limits.unfinished:
+        elif own and store.unfinished(c, caller.scope, now) >= limits.unfinished:
             detail = f"{limits.unfinished:,} uploads are unfinished."
         if detail is not None:
             wait = max(1.0, min(next_expiry - now, limits.retry))
@@ -157,8 +157,8 @@ class Uploads:
                 f"{detail} Finish or delete some of them, or wait until they expire.", retry_after=wait
             )
 
-    def _refer(self, c: Connection, id: str, ids: Sequence[str], now: float) -> int:
-        rows = store.lock(c, set(ids))
+    def _refer(self, c: Connection, caller: Caller, id: str, ids: Sequence[str], now: float) -> int:
+        rows = store.lock(c, caller.scope, set(ids))
         start = 0
         for source in ids:
             row = rows.get(source)
@@ -179,13 +179,13 @@ class Uploads:
 
     # -- queries
 
-    def get(self, id: str) -> Upload:
+    def get(self, caller: Caller, id: str) -> Upload:
         """Return an upload. Raise UnknownUpload, or Gone if it has expired."""
-        return _record(self._find(id))
+        return _record(self._find(caller, id))
 
-    def _find(self, id: str) -> store.UploadRow:
+    def _find(self, caller: Caller, id: str) -> store.UploadRow:
         with self._database.read() as c:
-            row = store.find(c, id)
+            row = store.find(c, caller.scope, id)
             now = self._database.now(c)
         if row is None:
             raise UnknownUpload()
@@ -205,7 +205,7 @@ class Uploads:
         if not self._is_alive(row, now):
             raise Gone("This upload has expired and is being deleted. Create a new one.")
 
-    def settled(self, id: str) -> Upload:
+    def settled(self, caller: Caller, id: str) -> Upload:
         """Return an upload with a stable offset, from which a client can resume.
 
         A request whose connection was cut may still be storing received bytes: this waits for it. A request that
@@ -213,22 +213,22 @@ class Uploads:
         """
         began = still_since = time.monotonic()
         before = None
-        while (row := self._find(id)).writer is not None:
+        while (row := self._find(caller, id)).writer is not None:
             now = time.monotonic()
             if (position := (row.writer, row.offset)) != before:
                 before, still_since = position, now
             elif now - still_since > self._limits.stalled:
-                self._release(id, row.writer, row.offset)
+                self._release(caller, id, row.writer, row.offset)
                 continue
             if now - began > self._limits.moving:
                 break  # the writer is alive, and the client only asks for the progress
             time.sleep(0.02)
         return _record(row)
 
-    def list(self, *, after: str | None = None, limit: int = 50) -> tuple[list[Upload], str | None]:
+    def list(self, caller: Caller, *, after: str | None = None, limit: int = 50) -> tuple[list[Upload], str | None]:
         """Return a page, newest first, and the cursor of the next."""
         with self._database.read() as c:
-            rows = store.page(c, PROJECT, after=after, limit=limit + 1)
+            rows = store.page(c, caller.scope, after=after, limit=limit + 1)
         page = [_record(row) for row in rows[:limit]]
         return page, page[-1].id if len(rows) > limit else None
 
@@ -236,6 +236,7 @@ class Uploads:
 
     def append(
         self,
+        caller: Caller,
         id: str,
         offset: int,
         chunks: Iterable[bytes],
@@ -252,19 +253,19 @@ class Uploads:
         self._floor.check(announced or 0)
         writer = secrets.token_hex(8)
         with self._at_work(id, writer):
-            upload = taken = self._take(id, offset, writer, announced, length)
+            upload = taken = self._take(caller, id, offset, writer, announced, length)
             try:
                 room = (self.largest if upload.length is None else upload.length) - offset
                 algorithm = checksum.algorithm if checksum else None
                 intake = UploadBuffer(chunks, room, algorithm=algorithm, pace=checksum is None, part=self._limits.part)
                 if checksum is not None:
-                    upload = self._all_or_nothing(upload, writer, intake, checksum)
+                    upload = self._all_or_nothing(caller, upload, writer, intake, checksum)
                 else:
-                    upload = self._part_by_part(upload, writer, intake)
+                    upload = self._part_by_part(caller, upload, writer, intake)
                 return upload
             finally:
                 if upload is taken or not upload.finished:  # the write of the last bytes removes the writer
-                    self._release(id, writer)
+                    self._release(caller, id, writer)
 
     @contextmanager
     def _at_work(self, id: str, writer: str) -> Iterator[None]:
@@ -280,12 +281,14 @@ class Uploads:
                 if self._busy.get(id) == writer:
                     del self._busy[id]
 
-    def _take(self, id: str, offset: int, writer: str, announced: int | None, length: int | None) -> Upload:
+    def _take(
+        self, caller: Caller, id: str, offset: int, writer: str, announced: int | None, length: int | None
+    ) -> Upload:
         def write(c: Connection) -> store.UploadRow | None:
-            before = store.find(c, id)
+            before = store.find(c, caller.scope, id)
             if before is not None:
                 self._alive(before, self._database.now(c))  # before it has this writer, which extends its life
-            row = store.take(c, id, offset, writer, length)
+            row = store.take(c, caller.scope, id, offset, writer, length)
             if row is not None:
                 self._has_room(row, offset, announced, length)
             return row
@@ -293,12 +296,12 @@ class Uploads:
         self._fits(length)
         taken = self._database.write(write, durable=length is not None)
         if taken is None:
-            self._refuse(id, offset, announced, length)
+            self._refuse(caller, id, offset, announced, length)
         return _record(taken)
 
-    def _refuse(self, id: str, offset: int, announced: int | None, length: int | None) -> NoReturn:
+    def _refuse(self, caller: Caller, id: str, offset: int, announced: int | None, length: int | None) -> NoReturn:
         """Raise the error for an upload that cannot be written at an offset."""
-        row = self._find(id)
+        row = self._find(caller, id)
         if row.kind == "final":
             raise FinalUpload()
         self._has_room(row, offset, announced if row.offset == offset else None, length)
@@ -315,14 +318,16 @@ class Uploads:
         if announced is not None and offset + announced > (self.largest if total is None else total):
             raise TooLarge(f"{announced} bytes from offset {offset} on exceed the length of the upload.")
 
-    def _part_by_part(self, upload: Upload, writer: str, intake: UploadBuffer) -> Upload:
+    def _part_by_part(self, caller: Caller, upload: Upload, writer: str, intake: UploadBuffer) -> Upload:
         for chunks in intake.parts():
             start = upload.offset
             part = self._keep(upload.id, start, chunks)
-            upload = self._advance(upload, writer, [part], over=intake.ended)
+            upload = self._advance(caller, upload, writer, [part], over=intake.ended)
         return upload
 
-    def _all_or_nothing(self, upload: Upload, writer: str, intake: UploadBuffer, checksum: Checksum) -> Upload:
+    def _all_or_nothing(
+        self, caller: Caller, upload: Upload, writer: str, intake: UploadBuffer, checksum: Checksum
+    ) -> Upload:
         stored: list[tuple[int, int, str]] = []
         to = upload.offset
         try:
@@ -334,13 +339,15 @@ class Uploads:
         except BaseException:
             self._discard(stored)
             raise
-        return self._advance(upload, writer, stored, over=True)
+        return self._advance(caller, upload, writer, stored, over=True)
 
     def _keep(self, id: str, start: int, chunks: Iterator[bytes]) -> tuple[int, int, str]:
         key = f"{FOLDER}/{id}/{start:014}-{secrets.token_hex(8)}"
         return start, self._objects.put(key, self._floor.watched(chunks)), key
 
-    def _advance(self, upload: Upload, writer: str, stored: Sequence[tuple[int, int, str]], *, over: bool) -> Upload:
+    def _advance(
+        self, caller: Caller, upload: Upload, writer: str, stored: Sequence[tuple[int, int, str]], *, over: bool
+    ) -> Upload:
         over = over or upload.offset + sum(size for _, size, _ in stored) == upload.length
 
         def write(c: Connection) -> store.UploadRow | None:
@@ -350,7 +357,7 @@ class Uploads:
         row = self._database.write(write)
         if row is None:
             self._discard(stored)
-            at = self._find(upload.id).offset
+            at = self._find(caller, upload.id).offset
             raise OffsetMismatch("Another request has taken this upload over; this request ends.", offset=at)
         return _record(row)
 
@@ -360,24 +367,24 @@ class Uploads:
             with suppress(OSError):
                 self._objects.delete(key)
 
-    def _release(self, id: str, writer: str, offset: int | None = None) -> None:
+    def _release(self, caller: Caller, id: str, writer: str, offset: int | None = None) -> None:
         with self._database.read() as c:
-            row = store.find(c, id)
+            row = store.find(c, caller.scope, id)
         if row is not None and row.writer == writer:
             self._database.write(lambda c: store.release(c, id, writer, offset), durable=False)
 
     # -- content
 
-    def content(self, id: str) -> Iterator[bytes]:
+    def content(self, caller: Caller, id: str) -> Iterator[bytes]:
         """Yield the bytes of an upload. Raise UploadUnfinished before the first byte if it is not finished."""
-        return self._pieces(id, 0, self._whole(id))
+        return self._pieces(id, 0, self._whole(caller, id))
 
-    def read(self, id: str, start: int, length: int) -> bytes:
+    def read(self, caller: Caller, id: str, start: int, length: int) -> bytes:
         """Return up to ``length`` bytes of a finished upload from ``start`` on."""
-        return b"".join(self._pieces(id, start, min(start + length, self._whole(id))))
+        return b"".join(self._pieces(id, start, min(start + length, self._whole(caller, id))))
 
-    def _whole(self, id: str) -> int:
-        row = self._find(id)
+    def _whole(self, caller: Caller, id: str) -> int:
+        row = self._find(caller, id)
         if row.length != row.offset:
             raise UploadUnfinished(f"Upload {id} has {row.offset} of its bytes; finish it first.", offset=row.offset)
         return row.offset
@@ -396,32 +403,32 @@ class Uploads:
                 yield from self._objects.get(part.object, skip, take)
                 position += take
 
-    def hold(self, id: str, seconds: float = 3600.0) -> Upload:
+    def hold(self, caller: Caller, id: str, seconds: float = 3600.0) -> Upload:
         """Protect a finished upload from expiry and deletion for ``seconds``; may be renewed."""
-        self._whole(id)
+        self._whole(caller, id)
 
         def write(c: Connection) -> bool:
-            return store.hold(c, id, self._database.now(c) + seconds)
+            return store.hold(c, caller.scope, id, self._database.now(c) + seconds)
 
         if not self._database.write(write):
             raise UnknownUpload()
-        return self.get(id)
+        return self.get(caller, id)
 
-    def let_go(self, id: str) -> None:
+    def let_go(self, caller: Caller, id: str) -> None:
         """End the protection, unless a dataset is being registered from the upload; harmless if it is deleted."""
-        self._database.write(lambda c: store.let_go(c, id), durable=False)
+        self._database.write(lambda c: store.let_go(c, caller.scope, id), durable=False)
 
     # -- deletion
 
-    def delete(self, id: str) -> None:
+    def delete(self, caller: Caller, id: str) -> None:
         """Delete an upload; bytes that a final upload refers to stay until that is deleted too."""
-        self._find(id)
+        self._find(caller, id)
 
         def write(c: Connection) -> list[str] | None:
-            row = store.lock(c, [id]).get(id)
+            row = store.lock(c, caller.scope, [id]).get(id)
             if row is not None and row.held_until > self._database.now(c):
                 raise InUse("A dataset is being registered from this upload. Try again when that has ended.")
-            return store.remove(c, id)
+            return store.remove(c, caller.scope, id)
 
         objects = self._database.write(write)
         if objects is None:
@@ -446,11 +453,11 @@ class Uploads:
             return store.expired(c, self._database.now(c), self._grace)
 
     def _remove_expired(self, c: Connection, id: str) -> Sequence[str] | None:
-        row = store.lock(c, [id]).get(id)
+        row = store.lock(c, PLATFORM, [id]).get(id)
         now = self._database.now(c)
         if row is None or self._is_alive(row, now):
             return None  # a client has resumed it meanwhile
-        return store.remove(c, id)
+        return store.remove(c, PLATFORM, id)
 
     def remove_orphans(self) -> None:
         """Delete objects that no upload refers to, which a crash between object and row leaves.
@@ -460,7 +467,7 @@ class Uploads:
         for id, group in groupby(self._objects.list(f"{FOLDER}/"), lambda key: key.split("/")[1]):
             keys = list(group)
             with self._database.read() as c:
-                row = store.find(c, id)
+                row = store.find(c, PLATFORM, id)
             if row is None or row.length == row.offset:
                 self._clear(id, keys)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from common.errors import Invalid, UnreadableRow
+from core.domain.access.scopes import Caller
 from core.domain.submissions.stored_documents import decode_document
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.source_kinds.archive_source import ArchiveSource
@@ -26,7 +27,7 @@ _OWN_KINDS: Mapping[str, type[SourceKind]] = {"artifact": ArtifactSource}
 IN_BUCKETS = frozenset(name for name, kind in KINDS.items() if kind.in_bucket)
 
 
-def source_of_request(request: Mapping[str, object], uploads: Uploads, sources: Sources) -> SourceKind:
+def source_of_request(caller: Caller, request: Mapping[str, object], uploads: Uploads, sources: Sources) -> SourceKind:
     """Return the source of a request. Raise Invalid if it cannot be registered."""
     names = [name for name in KINDS if request.get(name) is not None]
     if not names or not set(names[:-1]) <= KINDS[names[-1]].beside:
@@ -36,7 +37,7 @@ def source_of_request(request: Mapping[str, object], uploads: Uploads, sources: 
     kind = KINDS[names[-1]]
     if request.get("connection") is not None and "connection" not in kind.beside:
         raise Invalid("A `connection` is for `s3` only.")
-    return kind.of_request(request, uploads, sources)
+    return kind.of_request(caller, request, uploads, sources)
 
 
 def stored_source(text: str) -> SourceKind:

@@ -6,6 +6,7 @@ from typing import Self
 import msgspec
 
 from common.top_folder import is_clutter
+from core.domain.access.scopes import Caller
 from core.services.datasets.dataset_sources import check_finished
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.source_kinds.base import SourceAccess, SourceKind
@@ -21,10 +22,10 @@ class ArchiveSource(SourceKind, frozen=True):
     upload: str
 
     @classmethod
-    def of_request(cls, request: Mapping[str, object], uploads: Uploads, sources: Sources) -> Self:
+    def of_request(cls, caller: Caller, request: Mapping[str, object], uploads: Uploads, sources: Sources) -> Self:
         """Check that the upload is finished."""
         source = msgspec.convert(request, cls)
-        check_finished(uploads, source.upload)
+        check_finished(caller, uploads, source.upload)
         return source
 
     @property

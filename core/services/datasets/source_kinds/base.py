@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 
 import msgspec
 
+from core.domain.access.scopes import Caller, work_of
 from core.services.datasets.dataset_sources import HELD
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.version_objects import VersionObjects
@@ -28,11 +29,12 @@ class SourceAccess:
 
     def content(self, upload: str) -> ByteSource:
         """Protect an upload, and return its content."""
-        size = self.uploads.hold(upload, HELD).offset
+        work = work_of(self.row.project)
+        size = self.uploads.hold(work, upload, HELD).offset
 
         def read(start: int, stop: int) -> Iterator[bytes]:
             while start < stop:
-                piece = self.uploads.read(upload, start, min(1 << 20, stop - start))
+                piece = self.uploads.read(work, upload, start, min(1 << 20, stop - start))
                 if not piece:
                     return
                 start += len(piece)
@@ -50,7 +52,7 @@ class SourceKind(msgspec.Struct, frozen=True):
     in_bucket: ClassVar[bool] = False
 
     @classmethod
-    def of_request(cls, request: Mapping[str, object], uploads: Uploads, sources: Sources) -> Self:
+    def of_request(cls, caller: Caller, request: Mapping[str, object], uploads: Uploads, sources: Sources) -> Self:
         """Return the source of a request. Raise Invalid if it cannot be registered."""
         raise NotImplementedError
 

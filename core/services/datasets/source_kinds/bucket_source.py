@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 
 import msgspec
 
+from core.domain.access.scopes import Caller
 from core.services.datasets.bucket_objects import digest_of, is_unchanged, objects_within
 from core.services.datasets.dataset_sources import split
 from core.services.datasets.file_sources import Sources
@@ -30,7 +31,7 @@ class BucketSource(SourceKind, frozen=True):
     connection: str
 
     @classmethod
-    def of_request(cls, request: Mapping[str, object], uploads: Uploads, sources: Sources) -> Self:
+    def of_request(cls, caller: Caller, request: Mapping[str, object], uploads: Uploads, sources: Sources) -> Self:
         """Check the URL, and that a connection allows the bucket."""
         url, chosen = msgspec.convert((request["s3"], request.get("connection")), tuple[str, str | None])
         bucket, prefix = split(url)

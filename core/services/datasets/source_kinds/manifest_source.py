@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 import msgspec
 
 from common.errors import Invalid
+from core.domain.access.scopes import Caller, Scope
 from core.services.datasets.bucket_objects import digest_of
 from core.services.datasets.dataset_sources import check_finished, split
 from core.services.datasets.file_sources import Sources
@@ -47,13 +48,13 @@ class ManifestSource(SourceKind, frozen=True, omit_defaults=True):
     upload: str | None = None
 
     @classmethod
-    def of_request(cls, request: Mapping[str, object], uploads: Uploads, sources: Sources) -> Self:
+    def of_request(cls, caller: Caller, request: Mapping[str, object], uploads: Uploads, sources: Sources) -> Self:
         """Check the lines, unless they are an upload, and that the uploads are finished."""
         source = msgspec.convert(request, cls)
         if source.upload is not None:
-            check_finished(uploads, source.upload)
+            check_finished(caller, uploads, source.upload)
         if isinstance(source.manifest, UploadedManifest):
-            check_finished(uploads, source.manifest.upload)
+            check_finished(caller, uploads, source.manifest.upload)
             return source
         if not 1 <= len(source.manifest) <= MAX_LINES:
             raise Invalid(f"A manifest in the request lists 1 to {MAX_LINES:,} files; a longer one is an upload.")
@@ -85,7 +86,7 @@ class ManifestSource(SourceKind, frozen=True, omit_defaults=True):
                     index.settle([packed])
                 access.version.progress.restart()
             with access.version.database.read() as c:
-                others = store.ready(c, access.row.project)
+                others = store.ready(c, Scope(access.row.project))
             for other in others:
                 if not index.missing():
                     break

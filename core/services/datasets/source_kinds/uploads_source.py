@@ -5,6 +5,7 @@ from typing import Self
 
 import msgspec
 
+from core.domain.access.scopes import Caller
 from core.services.datasets.dataset_sources import check_finished
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.source_kinds.base import SourceAccess, SourceKind
@@ -27,11 +28,11 @@ class UploadsSource(SourceKind, frozen=True):
     uploads: list[PlacedUpload]
 
     @classmethod
-    def of_request(cls, request: Mapping[str, object], uploads: Uploads, sources: Sources) -> Self:
+    def of_request(cls, caller: Caller, request: Mapping[str, object], uploads: Uploads, sources: Sources) -> Self:
         """Check that the uploads are finished, and the paths."""
         source = msgspec.convert(request, cls)
         for file in source.uploads:
-            check_finished(uploads, file.upload)
+            check_finished(caller, uploads, file.upload)
         return cls([PlacedUpload(file_names.validated(file.path), file.upload) for file in source.uploads])
 
     def upload_ids(self) -> Sequence[str]:
