@@ -8,7 +8,7 @@ from typing import Any, cast
 from flask import current_app, request
 
 from api.stream_slots import StreamSlots
-from common.callers import Network, caller_of
+from common.client_addresses import Network, address_of
 from core.domain.access.scopes import LOCAL_CALLER, Caller
 from core.services.service_groups import (
     AnalysisServices,
@@ -98,5 +98,5 @@ def operation_services() -> OperationServices:
 def caller() -> Caller:
     """Return on whose behalf this request acts."""
     forwarded = request.headers.getlist("X-Forwarded-For")
-    address = caller_of(request.environ.get("REMOTE_ADDR", ""), ",".join(forwarded), context().proxies)
+    address = address_of(request.environ.get("REMOTE_ADDR", ""), ",".join(forwarded), context().proxies)
     return replace(LOCAL_CALLER, address=address)

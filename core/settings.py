@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from common.bearer_tokens import token_fault
-from common.callers import networks
+from common.client_addresses import networks
 from common.former_names import refuse_former_names
 from common.near_names import near_names, suggestion
 from core.domain.scheduling.job_kinds import JobKind, configured

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.callers import networks
+from common.client_addresses import networks
 from core.settings import Settings
 from core.store.database import Database
 from datasets.objectstore import ObjectStore, open_store

@@ -72,7 +72,7 @@ def create_api(settings: Settings) -> "Gateway":
     """Build the public application; called by granian before it listens."""
     from api import tus
     from api.request_guard import encode_refusal, head_check
-    from common.callers import networks
+    from common.client_addresses import networks
     from server import composition
     from server.token_check import TokenCheck
     from server.wsgi_gateway import Gateway, HeadRules

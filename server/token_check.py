@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from api.credentials import credential_of, is_right
-from common.callers import Network, caller_of
+from common.client_addresses import Network, address_of
 from common.errors import PlatformError, TooManyGuesses
 from server.token_guesses import LONGEST, MOST_WAITING, TokenGuesses
 
@@ -35,7 +35,7 @@ class TokenCheck:
             return None
         right = not by_form and is_right(sent, self._token)
         now = asyncio.get_running_loop().time()
-        caller = caller_of(environ["REMOTE_ADDR"], environ.get("HTTP_X_FORWARDED_FOR", ""), self._proxies)
+        caller = address_of(environ["REMOTE_ADDR"], environ.get("HTTP_X_FORWARDED_FOR", ""), self._proxies)
         if delay := self._guesses.delay(caller, b"" if by_form else sent.value, now, right=right):
             if self._waiting[caller] >= MOST_WAITING:
                 return TooManyGuesses(retry_after=int(LONGEST))

@@ -28,7 +28,7 @@ class _Bucket:
 
 
 class TokenGuesses:
-    """A leaky bucket of wrong tokens for each caller (common/callers.py), and the callers that had the right one.
+    """A leaky bucket of wrong tokens for each client address, and the addresses that had the right one.
 
     Times in seconds on a monotonic clock.
     """

@@ -153,7 +153,7 @@ simulations = Table(
     Column("deleted_at", Float(53)),
     Column("dataset_version", Text, nullable=False, server_default=""),
     Column("dataset_digest", Text, nullable=False, server_default=""),
-    Column("submitted_by", Text, nullable=False, server_default=""),  # see common/callers.py
+    Column("submitted_by", Text, nullable=False, server_default=""),  # see common/client_addresses.py
     Column("search", Text, nullable=False, server_default=""),  # see core/domain/submissions/listing.py
     Column("changed_at", Float(53)),  # of its newest event, or of its deletion; null: before this column existed
     Column("headline", Text),  # JSON, the members of the summary that a list has; null: ended by an earlier version
@@ -241,7 +241,7 @@ executor_drains = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("reason", Text, nullable=False, server_default=""),
-    Column("drained_by", Text, nullable=False, server_default=""),  # see common/callers.py
+    Column("drained_by", Text, nullable=False, server_default=""),  # see common/client_addresses.py
     Column("since", Float(53), nullable=False),
 )
 
@@ -344,7 +344,7 @@ looks = Table(
     Column("task", BigInteger, primary_key=True),
     Column("kind", Text, primary_key=True),  # list | read | connect
     Column("path", Text, primary_key=True),
-    Column("looked_by", Text, primary_key=True),  # see common/callers.py
+    Column("looked_by", Text, primary_key=True),  # see common/client_addresses.py
     Column("times", BigInteger, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("first_at", Float(53), nullable=False),
@@ -408,7 +408,7 @@ uploads = Table(
     Column("created_at", Float(53), nullable=False),
     Column("expires_at", Float(53), nullable=False),
     Column("held_until", Float(53), nullable=False, server_default="0"),
-    Column("caller", Text, nullable=False, server_default=""),  # see common/callers.py
+    Column("caller", Text, nullable=False, server_default=""),  # see common/client_addresses.py
     Index("uploads_expiry", "expires_at"),
     Index("uploads_caller", "caller"),
     Index("uploads_paged", "project", "id"),

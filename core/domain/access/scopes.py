@@ -34,7 +34,7 @@ class Caller:
     """On whose behalf something is done.
 
     ``principal``: who it is, as idempotency keys and records name it. ``address``: where a request came from
-    (common/callers.py), which is stored as the submitter while all people have one token.
+    (common/client_addresses.py), which is stored as the submitter while all people have one token.
     """
 
     scope: Scope

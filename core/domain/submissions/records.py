@@ -64,8 +64,8 @@ class Simulation:
     """A simulation with its progress. ``eta``: seconds to its end; ``position``: in the queue, from 1.
 
     ``results_digest``: of the results without their timing; None until the end. ``score``: metric, mean and series
-    (results/score_series.py); None: no score so far. ``submitted_by``: the caller (common/callers.py); None: not
-    recorded. ``trusted``: its model runs in the evaluator's process, where it can change its own score.
+    (results/score_series.py); None: no score so far. ``submitted_by``: the address it came from; None:
+    not recorded. ``trusted``: its model runs in the evaluator's process, where it can change its own score.
     """
 
     id: str

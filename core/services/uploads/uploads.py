@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 class UploadLimits:
     """Limits and timings of the upload service."""
 
-    #: Maximum of unfinished uploads of a caller (common/callers.py).
+    #: Maximum of unfinished uploads of a caller (common/client_addresses.py).
     per_caller: int = 500
     #: Maximum of unfinished uploads; a caller without an unfinished upload may still create one.
     unfinished: int = 10_000

@@ -1,7 +1,4 @@
-"""Callers: whom a limit per caller counts, by address, because all clients of a platform have the same token.
-
-With tokens of several subjects, the subject would come first.
-"""
+"""Client addresses: where a request comes from, also through proxies. Limits per caller count by them."""
 
 from collections.abc import Collection
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -10,7 +7,7 @@ Network = IPv4Network | IPv6Network
 
 #: Bits of an IPv6 address that name a site: a host has the whole /64 (RFC 4291, section 2.5.1) to take addresses from.
 SITE = 64
-#: Caller of a request without a peer address, as over a Unix socket.
+#: Address of a request without a peer address, as over a Unix socket.
 LOCAL = "local"
 
 
@@ -19,8 +16,8 @@ def networks(texts: Collection[str]) -> tuple[Network, ...]:
     return tuple(ip_network(text) for text in texts)
 
 
-def caller_of(peer: str, forwarded: str = "", proxies: Collection[Network] = ()) -> str:
-    """Return the caller of a request: the address of its peer, or the one for which trusted proxies forwarded it.
+def address_of(peer: str, forwarded: str = "", proxies: Collection[Network] = ()) -> str:
+    """Return the address that a request comes from: its peer's, or the one for which trusted proxies forwarded it.
 
     ``forwarded`` is X-Forwarded-For: each proxy appends the address of its peer, so the last addresses are true as far
     as they were appended by ``proxies``, and the first is whatever the client wrote.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.callers import LOCAL, caller_of, networks
+from common.client_addresses import LOCAL, address_of, networks
 
 PROXIES = networks(["10.0.0.0/8", "fd00::1"])
 ADDRESSES = st.ip_addresses().map(str)
@@ -29,16 +29,16 @@ ADDRESSES = st.ip_addresses().map(str)
     ],
 )
 def test_the_caller_is_the_nearest_address_that_is_not_a_trusted_proxy(peer: str, forwarded: str, caller: str) -> None:
-    assert caller_of(peer, forwarded, PROXIES) == caller
+    assert address_of(peer, forwarded, PROXIES) == caller
 
 
 @given(ADDRESSES, st.text(), st.text())
 def test_a_header_of_an_untrusted_peer_never_changes_its_caller(peer: str, first: str, second: str) -> None:
-    assert caller_of(peer, f"{first},{second}") == caller_of(peer)
+    assert address_of(peer, f"{first},{second}") == address_of(peer)
 
 
 @given(st.text(), st.ip_addresses(v=4).map(str))
 def test_what_a_client_writes_before_the_address_that_a_proxy_appended_is_ignored(invented: str, client: str) -> None:
     appended = f"{invented}, {client}"
     if not client.startswith("10."):
-        assert caller_of("10.0.0.1", appended, PROXIES) == caller_of(client)
+        assert address_of("10.0.0.1", appended, PROXIES) == address_of(client)
