@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from common.errors import (
+    AccountsOff,
     BadRequest,
     ChecksumMismatch,
     ClusterFull,
@@ -26,10 +27,12 @@ from common.errors import (
     LaunchRefused,
     LooksNotAllowed,
     Misdirected,
+    NameTaken,
     NodeFull,
     NotAcceptable,
     NotFound,
     NotGranted,
+    NotPermitted,
     NotPrepared,
     OriginFailed,
     PlatformError,
@@ -102,8 +105,11 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
     BadRequest: ProblemType(HTTPStatus.BAD_REQUEST),
     Unauthorized: ProblemType(HTTPStatus.UNAUTHORIZED, _AUTHENTICATE),
     Forbidden: ProblemType(HTTPStatus.FORBIDDEN),
+    AccountsOff: ProblemType(HTTPStatus.CONFLICT),
     FinalUpload: ProblemType(HTTPStatus.FORBIDDEN),
     LooksNotAllowed: ProblemType(HTTPStatus.FORBIDDEN),
+    NameTaken: ProblemType(HTTPStatus.CONFLICT),
+    NotPermitted: ProblemType(HTTPStatus.FORBIDDEN),
     NotFound: ProblemType(HTTPStatus.NOT_FOUND),
     WrongMethod: ProblemType(HTTPStatus.METHOD_NOT_ALLOWED),
     NotAcceptable: ProblemType(HTTPStatus.NOT_ACCEPTABLE),

@@ -46,12 +46,40 @@ class Forbidden(PlatformError):
     slug = "forbidden-origin"
 
 
+class NotPermitted(PlatformError):
+    """You may not do this here. A maintainer of the project can give you a role that may (docs/accounts.md)."""
+
+
+class ProjectRequired(BadRequest):
+    """You are in several projects, or in none. Name one: `Windtunnel-Project: <project>`, or `?project=`."""
+
+
+class NameTaken(PlatformError):
+    """This name is taken, or was once, and names are not used again. Choose another one."""
+
+
+class AccountsOff(PlatformError):
+    """This platform has no accounts. Its operator starts it with them: `WINDTUNNEL_MULTI_USER=yes`."""
+
+
 class NotFound(PlatformError):
     """There is no resource at this address. `/docs` lists every address."""
 
 
 class UnknownSimulation(NotFound):
     """There is no simulation with this id. `GET /v1/simulations` lists them."""
+
+
+class UnknownProject(NotFound):
+    """There is no project of this name that you may see. `GET /v1/session` lists yours."""
+
+
+class UnknownUser(NotFound):
+    """There is no user of this name. `GET /v1/users` lists them."""
+
+
+class UnknownToken(NotFound):
+    """There is no token with this id. `GET /v1/projects/{project}/tokens` lists those of a project."""
 
 
 class UnknownComparison(NotFound):

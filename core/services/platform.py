@@ -9,6 +9,8 @@ from core.domain.scheduling.executor_config import ExecutorConfig
 from core.notifications.change_notifier import ChangeNotifier, Waiters, simulation_waiters
 from core.notifications.launch_waiters import LaunchWaiters
 from core.notifications.notifier import Notifier
+from core.services.access.accounts import Accounts
+from core.services.access.authentication import UserAuthentication
 from core.services.analysis.comparison import Comparison
 from core.services.analysis.distributions import Distributions
 from core.services.analysis.leaderboards import Leaderboards
@@ -43,6 +45,7 @@ from core.services.scheduling.leases import LeaseOptions, Leases
 from core.services.scheduling.model_environments import ModelEnvironments
 from core.services.scheduling.staging import Staging
 from core.services.service_groups import (
+    AccessServices,
     AnalysisServices,
     CatalogueServices,
     ComparisonServices,
@@ -93,6 +96,7 @@ class Platform:
     store: ObjectStore
     notifier: Notifier
     standstill: Standstill
+    access: AccessServices
     files: FileServices
     catalogue: CatalogueServices
     submissions: SubmissionServices
@@ -191,6 +195,7 @@ def build(
         store=store,
         notifier=notifier,
         standstill=standstill,
+        access=AccessServices(Accounts(database), UserAuthentication(database)),
         files=files,
         catalogue=catalogue,
         submissions=submissions,

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
+from core.services.access.accounts import Accounts
+from core.services.access.authentication import UserAuthentication
 from core.services.analysis.comparison import Comparison
 from core.services.analysis.distributions import Distributions
 from core.services.analysis.leaderboards import Leaderboards
@@ -43,6 +45,14 @@ from core.services.uploads.models import Models
 from core.services.uploads.transfers import Transfers
 from core.services.uploads.uploads import Uploads
 from core.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class AccessServices:
+    """Who requests are, and what operators and maintainers decide about others; only with accounts."""
+
+    accounts: Accounts
+    authentication: UserAuthentication
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ class DatasetVersionRow(StoredRow, frozen=True, gc=False):
     attempts: int
     created_at: float
     ended_at: float | None
+    made_by: str
 
     @property
     def manifest_key(self) -> str:

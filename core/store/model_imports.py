@@ -21,6 +21,7 @@ class ModelImportRow(StoredRow, frozen=True, gc=False):
 
     id: str
     project: str
+    made_by: str
     simulation_id: str | None
     reference: str
     connection: str

@@ -27,6 +27,7 @@ class ModelRow(StoredRow, frozen=True, gc=False):
     created_at: float
     dependencies: str | None
     source: str | None
+    made_by: str
 
 
 _NEWEST_FIRST = models.c.version.desc(), models.c.id.desc()

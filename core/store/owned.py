@@ -12,7 +12,7 @@ from core.store.tables import metadata
 
 #: Name of the column, in each owned table, of the project that a row belongs to.
 PROJECT_COLUMN = "project"
-OWNED = frozenset(table.name for table in metadata.tables.values() if PROJECT_COLUMN in table.c)
+OWNED_TABLES = frozenset(table.name for table in metadata.tables.values() if PROJECT_COLUMN in table.c)
 
 
 def within(table: StoredTable, scope: Scope) -> ColumnElement[bool]:

@@ -33,6 +33,64 @@ def _where(condition: str) -> _Where:
     return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
 
+projects = Table(
+    "projects",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("state", Text, nullable=False),  # open | closed | deleted: the row stays, so that no name is used again
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Float(53), nullable=False),
+    Column("closed_at", Float(53)),
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("state", Text, nullable=False),  # active | left: the row stays, so that no name is used again
+    Column("operator", Integer, nullable=False, server_default="0"),
+    Column("service", Text),  # the project whose service account it is; null: a person
+    Column("invitation", Text),  # digest; null: it was used, or there is none
+    Column("invited_until", Float(53), nullable=False, server_default="0"),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Float(53), nullable=False),
+    Column("left_at", Float(53)),
+)
+
+members = Table(
+    "members",
+    metadata,
+    Column("member_of", Text, primary_key=True),  # a project
+    Column("user", Text, primary_key=True),
+    Column("role", Text, nullable=False),
+    Column("since", Float(53), nullable=False),
+    Index("members_user", "user"),
+)
+
+# Tokens, and sessions of browsers, which are tokens that follow from one and are ended with it.
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("digest", Text, nullable=False),
+    Column("user", Text, nullable=False),  # whose right it has, at most
+    Column("name", Text, nullable=False),
+    Column("session_of", Text),  # of a session: the token that it began with
+    Column("bound_to", Text),  # a project; null: any of the user's
+    Column("role", Text),  # null: the user's
+    Column("verbs", Text),  # JSON; null: all of the role
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Float(53), nullable=False),
+    Column("expires_at", Float(53)),
+    Column("revoked_at", Float(53)),
+    Column("used_at", Float(53)),
+    Column("used_from", Text),
+    UniqueConstraint("digest"),
+    Index("tokens_user", "user"),
+    Index("tokens_bound", "bound_to"),
+    Index("tokens_sessions", "session_of"),
+)
+
 models = Table(
     "models",
     metadata,
@@ -48,6 +106,7 @@ models = Table(
     Column("created_at", Float(53), nullable=False),
     Column("dependencies", Text),
     Column("source", Text),  # JSON: the reference that it was imported by, and what that resolved to
+    Column("made_by", Text, nullable=False, server_default=""),  # Caller.name
     UniqueConstraint("project", "name", "version"),
     Index("models_digest", "digest"),
     Index("models_paged", "project", "id"),
@@ -81,6 +140,7 @@ model_imports = Table(
     Column("reference", Text, nullable=False),
     Column("connection", Text, nullable=False),  # name in the operator's file; empty for addresses
     Column("options", Text, nullable=False),  # JSON: name, format, runtime, filename, digest
+    Column("made_by", Text, nullable=False, server_default=""),
     Column("state", Text, nullable=False),  # fetching | ready | failed
     Column("reason", Text),
     Column("bytes", BigInteger, nullable=False, server_default="0"),
@@ -441,6 +501,7 @@ dataset_versions = Table(
     Column("bytes", BigInteger, nullable=False, server_default="0"),
     Column("described", Text),  # JSON: content of its dataset.json, if it has one
     Column("same_as", Text),  # the version that has this content already
+    Column("made_by", Text, nullable=False, server_default=""),
     Column("progress", Text),  # JSON
     Column("reason", Text),
     Column("attempts", Integer, nullable=False, server_default="0"),

@@ -29,6 +29,7 @@ class UploadRow(StoredRow, frozen=True, gc=False):
     created_at: float
     expires_at: float
     held_until: float
+    caller: str
 
 
 class PartRow(StoredRow, frozen=True, gc=False):

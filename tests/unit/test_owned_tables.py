@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core import store
-from core.store.owned import OWNED
+from core.store.owned import OWNED_TABLES
 
 FOLDER = Path(store.__path__[0])
 #: Functions without a scope that read or change owned tables, and why they may.
@@ -94,7 +94,7 @@ OF_THE_PLATFORM = {
     },
     "the clock is that of the machine": {"clock_steps.rewind"},
 }
-_IN_WORDS = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE)\s+({'|'.join(sorted(OWNED))})\b")
+_IN_WORDS = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE)\s+({'|'.join(sorted(OWNED_TABLES))})\b")
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -122,7 +122,7 @@ def names_of_owned_tables(module: ast.Module) -> set[str]:
                 if touches(function, names):
                     names.add(function.name)
         if isinstance(statement, ast.ImportFrom) and statement.module == "core.store.tables":
-            names |= {name.asname or name.name for name in statement.names if name.name in OWNED}
+            names |= {name.asname or name.name for name in statement.names if name.name in OWNED_TABLES}
         elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             if touches(statement.value, names):
@@ -174,7 +174,7 @@ def test_what_people_own_has_a_project() -> None:
         "pipelines",
         "simulations",
         "uploads",
-    } <= OWNED
+    } <= OWNED_TABLES
 
 
 @pytest.mark.parametrize(

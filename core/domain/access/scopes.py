@@ -7,39 +7,65 @@ sweeps for everybody, sees all.
 
 from dataclasses import dataclass
 
+from common.errors import NotPermitted, ProjectRequired
+from core.domain.access.roles import MEANINGS, VERBS, AccessRole, Verb
+
 #: The project of an installation without accounts, and of everything that was stored before there were projects.
 DEFAULT_PROJECT = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The rows of one project; those of every project if ``project`` is None."""
+    """The rows of one project, or of every project if ``project`` is None."""
 
     project: str | None
 
     @property
     def owner(self) -> str:
         """The project of what is created in this scope; the platform itself owns nothing."""
-        if self.project is None:
+        if not self.project:
             raise ValueError("what is created belongs to a project")
         return self.project
 
 
 #: What the platform does for everybody: scheduling, staging, sweeping, counting.
 PLATFORM = Scope(None)
+#: Of a request that names no project, of a user who has none or several: no row is in it.
+NOWHERE = Scope("")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """On whose behalf something is done.
+    """On whose behalf something is done, and which verbs he may there.
 
-    ``principal``: who it is, as idempotency keys and records name it. ``address``: where a request came from
-    (common/client_addresses.py), which is stored as the submitter while all people have one token.
+    ``principal``: who it is, for idempotency keys. ``address``: where a request came from (common/client_addresses.py).
+    ``user``: the user's name; empty without accounts. ``limited``: its token may do less than the user.
     """
 
     scope: Scope
     principal: str = "local"
     address: str = ""
+    verbs: frozenset[Verb] = VERBS[AccessRole.OPERATOR]
+    user: str = ""
+    limited: bool = False
+
+    @property
+    def name(self) -> str:
+        """Who it is in records, such as the submitter of a simulation: the user, or without accounts the address."""
+        return self.user or self.address
+
+    def require(self, verb: Verb) -> None:
+        """Raise NotPermitted unless it may do this, ProjectRequired if no project was named in which it might."""
+        if verb in self.verbs:
+            return
+        if self.scope == NOWHERE and verb is not Verb.OPERATE:
+            raise ProjectRequired
+        raise NotPermitted(f"You may not {verb} here: {MEANINGS[verb]} A maintainer of the project gives such roles.")
+
+    def require_change(self, made_by: str) -> None:
+        """Raise NotPermitted unless it may change what a user has made: its own, or everybody's."""
+        if self.verbs and Verb.CHANGE_OTHERS not in self.verbs and made_by != self.name:
+            raise NotPermitted(f"It belongs to {made_by or 'nobody'}: a maintainer of the project may change it.")
 
 
 #: Who uses an installation without accounts.
@@ -50,4 +76,4 @@ OPERATION = Caller(PLATFORM, "platform")
 
 def work_of(project: str, submitted_by: str = "") -> Caller:
     """Return the caller for whom a background job works on a row of a project."""
-    return Caller(Scope(project), address=submitted_by)
+    return Caller(Scope(project), user=submitted_by)

@@ -95,7 +95,7 @@ class Comparisons:
             "reference": reference,
             "scenarios": scenarios,
             "labels": json.dumps(dict(request.labels)),
-            "submitted_by": caller.address,
+            "submitted_by": caller.name,
         }
 
         def write(c: Connection) -> str | None:
@@ -150,6 +150,7 @@ class Comparisons:
         """
         with self._database.read() as c:
             row = COMPARISONS.find(c, caller.scope, id)
+            caller.require_change(row.submitted_by)
             present = store.models_of(c, [id])
         submitted = decode_document(present[0].spec, Submission)
         provenances = [provenance_of(model.provenance) for model in present]
@@ -165,7 +166,9 @@ class Comparisons:
 
         def write(c: Connection) -> None:
             now = self._database.now(c)
-            state = COMPARISONS.find(c, caller.scope, id, lock=True).state
+            row = COMPARISONS.find(c, caller.scope, id, lock=True)
+            caller.require_change(row.submitted_by)
+            state = row.state
             if state == ComparisonState.CANCELLING:
                 raise IllegalTransition("The comparison is being cancelled; wait for its end.", state=state)
             count = len(store.models_of(c, [id]))
@@ -221,7 +224,9 @@ class Comparisons:
         """Cancel a comparison and its simulations; the verdicts that hold are kept. Idempotent."""
 
         def write(c: Connection) -> None:
-            state = COMPARISONS.find(c, caller.scope, id, lock=True).state
+            row = COMPARISONS.find(c, caller.scope, id, lock=True)
+            caller.require_change(row.submitted_by)
+            state = row.state
             if state in (ComparisonState.CANCELLING, ComparisonState.CANCELLED):
                 return
             if state in ENDED:
@@ -238,6 +243,7 @@ class Comparisons:
 
         def write(c: Connection) -> None:
             row = COMPARISONS.find(c, caller.scope, id, lock=True)
+            caller.require_change(row.submitted_by)
             if row.state == ComparisonState.CANCELLING:
                 raise IllegalTransition("The comparison is being cancelled; wait for its end.", state=row.state)
             now = self._database.now(c)
@@ -258,7 +264,9 @@ class Comparisons:
         """Delete a comparison that has ended, and its simulations."""
 
         def write(c: Connection) -> Sequence[str]:
-            if COMPARISONS.find(c, caller.scope, id, lock=True).state not in ENDED:
+            row = COMPARISONS.find(c, caller.scope, id, lock=True)
+            caller.require_change(row.submitted_by)
+            if row.state not in ENDED:
                 raise NotFinished("The comparison has not ended: cancel it, and wait for its end.")
             plays = [play for play in store.simulations_of(c, [id]) if not play.deleted]
             if unended := [play.simulation_id for play in plays if play.runs]:

@@ -99,6 +99,7 @@ class Datasets:
         row = {
             "id": new_id(datetime.now(UTC)),
             "project": caller.scope.owner,
+            "made_by": caller.name,
             "name": name,
             "source": _source_text(chosen),
             "tags": json.dumps(tags),
@@ -372,6 +373,8 @@ class Datasets:
         check_tag(tag)
         row = self.ready_version(caller, f"{name}@{version}")
 
+        caller.require_change(row.made_by)
+
         def write(c: Connection) -> None:
             if not store.lock_ready(c, caller.scope, row.id):
                 raise self._unknown(caller, name)
@@ -382,7 +385,13 @@ class Datasets:
 
     def untag(self, caller: Caller, name: str, tag: str) -> None:
         """Delete a tag. Raise NotFound."""
-        if not self._database.write(lambda c: store.tags.drop(c, caller.scope, name, tag)):
+
+        def write(c: Connection) -> bool:
+            if (row := store.find(c, caller.scope, f"{name}@{tag}")) is not None:
+                caller.require_change(row.made_by)
+            return store.tags.drop(c, caller.scope, name, tag)
+
+        if not self._database.write(write):
             raise NotFound(f"The dataset {name[:100]!r} has no tag {tag[:100]!r}.")
 
     def delete(self, caller: Caller, ref: str) -> None:
@@ -397,6 +406,8 @@ class Datasets:
             deleted = []
             for id in ids:
                 row = store.bury(c, caller.scope, id, self._database.now(c))
+                if row is not None:
+                    caller.require_change(row.made_by)
                 deleted += [row] if row is not None else []
                 # After the row is locked: a submission locks it too, so that one of the two sees the other.
                 if row is not None and row.digest and (user := store.user_of(c, caller.scope, row.name, row.digest)):

@@ -75,7 +75,7 @@ class Pipelines:
             for number, step in enumerate(request.steps)
         ]
         labels = json.dumps(dict(request.labels), sort_keys=True)
-        row = {"project": caller.scope.owner, "name": request.name, "labels": labels, "submitted_by": caller.address}
+        row = {"project": caller.scope.owner, "name": request.name, "labels": labels, "submitted_by": caller.name}
 
         def write(c: Connection) -> str | None:
             now = self._database.now(c)
@@ -117,7 +117,9 @@ class Pipelines:
         """Cancel a pipeline and what it has submitted; steps that are complete stay so. Idempotent."""
 
         def write(c: Connection) -> None:
-            state = PIPELINES.find(c, caller.scope, id, lock=True).state
+            row = PIPELINES.find(c, caller.scope, id, lock=True)
+            caller.require_change(row.submitted_by)
+            state = row.state
             if state in (PipelineState.CANCELLING, PipelineState.CANCELLED):
                 return
             if state in PIPELINE_ENDED:
@@ -140,6 +142,7 @@ class Pipelines:
 
         def write(c: Connection) -> None:
             row = PIPELINES.find(c, caller.scope, id, lock=True)
+            caller.require_change(row.submitted_by)
             if row.state not in PIPELINE_ENDED:
                 raise IllegalTransition("The pipeline has not ended: cancel it, or wait for its end.", state=row.state)
             steps = store.steps_of(c, [id])
@@ -176,7 +179,9 @@ class Pipelines:
         """Delete a pipeline that has ended; what it has submitted and made is kept."""
 
         def write(c: Connection) -> None:
-            if PIPELINES.find(c, caller.scope, id, lock=True).state not in PIPELINE_ENDED:
+            row = PIPELINES.find(c, caller.scope, id, lock=True)
+            caller.require_change(row.submitted_by)
+            if row.state not in PIPELINE_ENDED:
                 raise NotFinished("The pipeline has not ended: cancel it, and wait for its end.")
             store.remove(c, id)
 

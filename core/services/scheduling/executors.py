@@ -55,7 +55,7 @@ class Executors:
         """Give an executor no simulations from now on; what it runs goes on. Of a drained one, replace the reason."""
 
         def write(c: Connection) -> None:
-            executors.drain(c, name, reason=reason, by=caller.address, now=self._database.now(c))
+            executors.drain(c, name, reason=reason, by=caller.name, now=self._database.now(c))
 
         self._known(name)
         self._database.write(write)

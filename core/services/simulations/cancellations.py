@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from common.errors import IllegalTransition, PlatformError, UnknownSimulation, UnreadableRow
+from common.errors import IllegalTransition, NotPermitted, PlatformError, UnknownSimulation, UnreadableRow
 from core.domain.access.scopes import Caller
 from core.domain.scheduling.states import CANCELLABLE, State
 from core.notifications.notifier import Notifier
@@ -61,7 +61,8 @@ def _move(
     """Move a simulation if it can be cancelled; return the error if not. ``before``: its row when it was looked at."""
     try:
         row = store.find(c, caller.scope, before.id)
-    except UnknownSimulation as error:
+        caller.require_change(row.submitted_by)
+    except (UnknownSimulation, NotPermitted) as error:
         return error
     state = State(row.state)
     if state in {State.CANCELLING, State.CANCELLED} or row.outcome is not None:

@@ -21,6 +21,7 @@ from common.errors import (
     UnknownTaskFile,
 )
 from common.ids import new_id
+from core.domain.access.roles import Verb
 from core.domain.access.scopes import Caller
 from core.domain.scheduling.launches import Gang
 from core.domain.scheduling.states import FINAL, State
@@ -95,6 +96,8 @@ class TaskLooks:
                 f"The operator does not let port {port} be forwarded (WINDTUNNEL_FORWARDED_PORTS:"
                 f" {', '.join(map(str, sorted(self._ports))) or 'none'})."
             )
+        with self._database.read() as c:
+            caller.require_change(simulations.find(c, caller.scope, id).submitted_by)
         look = LookRequest(id=_new_id(), task=task, kind="connect", path=str(port))
 
         def open(c: Connection) -> None:
@@ -102,7 +105,7 @@ class TaskLooks:
             tunnels.close_absent(c, id, now - ABSENCE)
             if tunnels.count(c, id) >= MOST_TUNNELS:
                 raise TooManyStreams(f"There are {MOST_TUNNELS} connections to this simulation.", retry_after=5)
-            tunnels.open(c, TunnelRow(look.id, id, task, look.path, caller.address, now))
+            tunnels.open(c, TunnelRow(look.id, id, task, look.path, caller.name, now))
 
         self._database.write(open, durable=False)
         try:
@@ -114,6 +117,14 @@ class TaskLooks:
             self.tunnels.close(id, look.id)
             raise
         return look.id
+
+    def is_connected(self, caller: Caller, id: str, connection: str) -> bool:
+        """Return whether a connection to a simulation is the caller's own, and is not over."""
+        with self._database.read() as c:
+            tunnel = tunnels.find(c, connection) if simulations.found(c, caller.scope, [id]) else None
+        if tunnel is None or tunnel.simulation_id != id:
+            return False
+        return tunnel.opened_by == caller.name or Verb.CHANGE_OTHERS in caller.verbs
 
     def records(self, caller: Caller, id: str, after: int, limit: int) -> Sequence[LookRow]:
         """Return who has looked at what in the tasks of a simulation, but for the first ``after`` of them."""
@@ -134,7 +145,7 @@ class TaskLooks:
             self._notifier.publish(LOOK_KEY + id)
             answered = self._await(look.id, time.monotonic() + PATIENCE + look.wait)
             seen = 0 if answered is None else len(answered.data)
-            self._database.write(lambda c: self._record(c, id, look, caller.address, seen), durable=False)
+            self._database.write(lambda c: self._record(c, id, look, caller.name, seen), durable=False)
         if answered is None:
             raise RunnerSilent()
         if answered.answer.ended:

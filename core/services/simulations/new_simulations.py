@@ -85,7 +85,7 @@ class NewSimulations:
             "reason": _reason(submission, resolved.stored),
             "dataset_version": provenance.dataset.version,
             "dataset_digest": provenance.dataset.digest,
-            "submitted_by": caller.address,
+            "submitted_by": caller.name,
         }
         total = 1 if submission.dry_run else TaskPlan(provenance.play.tasks).count
         stage = {

@@ -336,6 +336,7 @@ class Simulations:
 
         def write(c: Connection) -> None:
             row = store.find(c, caller.scope, id)
+            caller.require_change(row.submitted_by)
             if State(row.state) in FINAL:
                 raise IllegalTransition(
                     f"The simulation is {row.state} already; its number of workers can no longer be changed."
@@ -377,8 +378,9 @@ class Simulations:
         """Mark a simulation that has ended as deleted; its objects are removed later."""
 
         def mark_deleted(c: Connection) -> None:
-            state = State(store.find(c, caller.scope, id).state)
-            if state not in FINAL:
+            row = store.find(c, caller.scope, id)
+            caller.require_change(row.submitted_by)
+            if State(row.state) not in FINAL:
                 raise NotFinished("Cancel the simulation before you delete it.")
             if (comparison := comparisons.comparison_of(c, id)) is not None:
                 raise InUse(

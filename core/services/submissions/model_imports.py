@@ -106,6 +106,7 @@ class ModelImports:
         return {
             "id": new_id(datetime.now(UTC)),
             "project": caller.scope.owner,
+            "made_by": caller.name,
             "reference": reference,
             "connection": name,
             "options": json.dumps(given),
@@ -185,7 +186,7 @@ class ModelImports:
         filename = options.pop("filename", None) or opened.filename
         chunks = self._reported(row, claim, opened)
         properties: Properties = {**options, "filename": filename, "source": source}
-        return self._models.add(work_of(row.project), chunks, **properties), source
+        return self._models.add(work_of(row.project, row.made_by), chunks, **properties), source
 
     def _reported(self, row: ModelImportRow, claim: HeldClaim, opened: OpenedModel) -> Iterator[bytes]:
         reported_at, done = time.monotonic(), 0

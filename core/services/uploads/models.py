@@ -177,7 +177,8 @@ class Models:
 
     def _register(self, caller: Caller, values: Mapping[str, object], tags: Sequence[str]) -> Model:
         now = datetime.now(UTC)
-        row = {"id": new_id(now), "project": caller.scope.owner, "created_at": now.timestamp(), **values}
+        row = {"id": new_id(now), "project": caller.scope.owner, "made_by": caller.name, **values}
+        row["created_at"] = now.timestamp()
 
         def write(c: Connection) -> Model:
             version = store.add(c, row)
@@ -288,6 +289,7 @@ class Models:
             # A digest is found under other names too, and a deletion may have removed the row in between.
             if row is None or row.name != name or not store.hold_version(c, caller.scope, row.id):
                 return None
+            caller.require_change(row.made_by)
             store.tags.put(c, caller.scope, name, tag, row.id)
             return str(row.id)
 
@@ -299,7 +301,13 @@ class Models:
 
     def untag(self, caller: Caller, name: str, tag: str) -> None:
         """Delete a tag; the version that it refers to stays. Raise NotFound."""
-        if not self._database.write(lambda c: store.tags.drop(c, caller.scope, name, tag)):
+
+        def write(c: Connection) -> bool:
+            if (row := store.find(c, caller.scope, f"{name}@{tag}")) is not None:
+                caller.require_change(row.made_by)
+            return store.tags.drop(c, caller.scope, name, tag)
+
+        if not self._database.write(write):
             raise NotFound(f"The model {name[:100]!r} has no tag {tag[:100]!r}.")
 
     def delete(self, caller: Caller, ref: str) -> None:
@@ -310,6 +318,8 @@ class Models:
             if shipped_models.find(ref) is not None:
                 raise ShippedModel(f"The model {ref[:100]!r} ships with the platform; it cannot be deleted.")
             raise self._unknown(caller, ref)
+
+        caller.require_change(row.made_by)
 
         def remove(c: Connection) -> bool:
             store.lock(c, caller.scope, row.id)

@@ -136,7 +136,7 @@ class Uploads:
             offset = known if final else 0
             ttl = self._ttl if known == offset else min(self._ttl, self._limits.empty_ttl)
             row = {"id": id, "project": caller.scope.owner, "kind": kind, "length": known, "offset": offset}
-            row |= {"metadata": metadata, "sources": sources, "caller": caller.address}
+            row |= {"metadata": metadata, "sources": sources, "caller": caller.name}
             return store.add(c, row | {"created_at": now, "expires_at": now + ttl})
 
         # An empty upload may be lost in a power failure; the write of the first bytes makes it durable.
@@ -145,7 +145,7 @@ class Uploads:
     def _admit(self, c: Connection, caller: Caller, now: float) -> None:
         """Raise TooManyUploads if a caller may not create another upload that lacks bytes."""
         limits = self._limits
-        own, next_expiry = store.unfinished_of(c, caller.scope, caller.address, now)
+        own, next_expiry = store.unfinished_of(c, caller.scope, caller.name, now)
         detail = None
         if own >= limits.per_caller:
             detail = f"{own:,} of your uploads are unfinished, and a caller may have {limits.per_caller:,}."
@@ -287,6 +287,8 @@ class Uploads:
         def write(c: Connection) -> store.UploadRow | None:
             before = store.find(c, caller.scope, id)
             if before is not None:
+                caller.require_change(before.caller)
+            if before is not None:
                 self._alive(before, self._database.now(c))  # before it has this writer, which extends its life
             row = store.take(c, caller.scope, id, offset, writer, length)
             if row is not None:
@@ -422,7 +424,7 @@ class Uploads:
 
     def delete(self, caller: Caller, id: str) -> None:
         """Delete an upload; bytes that a final upload refers to stay until that is deleted too."""
-        self._find(caller, id)
+        caller.require_change(self._find(caller, id).caller)
 
         def write(c: Connection) -> list[str] | None:
             row = store.lock(c, caller.scope, [id]).get(id)

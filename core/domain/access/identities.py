@@ -1,0 +1,120 @@
+"""Identities: who a credential is at this moment, and what that lets a request do in a project. Pure decisions.
+
+A token's right is its grant and its maker's right, both at the time of the request: who leaves a project takes with him
+what his tokens could do there.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from common.errors import Invalid, NotPermitted, UnknownProject
+from core.domain.access.roles import VERBS, AccessRole, Verb
+from core.domain.access.scopes import NOWHERE, Caller, Scope
+
+#: Names of projects and users: DNS labels (RFC 1123, section 2.1) of at most 40 characters.
+NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
+#: Roles that members of a project have; an operator is one of the platform.
+MEMBERS = (AccessRole.VIEWER, AccessRole.SUBMITTER, AccessRole.MAINTAINER)
+#: What is left to do in a project that is closed: nothing new begins.
+IN_CLOSED = frozenset({Verb.READ, Verb.CHANGE, Verb.CHANGE_OTHERS, Verb.ADMINISTER, Verb.OPERATE})
+
+
+class ProjectState(StrEnum):
+    """A project accepts work, or is closed, or is deleted, after which its name is never used again."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectMembership:
+    """A role in a project, and whether that is closed."""
+
+    role: AccessRole
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The limits of a credential: a project, a role, verbs; None: it has no such limit."""
+
+    project: str | None = None
+    role: AccessRole | None = None
+    verbs: frozenset[Verb] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserIdentity:
+    """Who a credential is: a user with memberships by project, as an ``operator`` or not, and the credential's grant.
+
+    ``credential``: the id of the token or session, for records; ``by``: its kind.
+    """
+
+    user: str
+    operator: bool = False
+    memberships: Mapping[str, ProjectMembership] = field(default_factory=dict)
+    grant: Grant = Grant()
+    credential: str = ""
+    by: str = "token"
+
+    @property
+    def projects(self) -> dict[str, ProjectMembership]:
+        """The memberships that the credential may use, by project."""
+        grant = self.grant
+        usable = {name: one for name, one in self.memberships.items() if grant.project in (None, name)}
+        if self.operator and grant.project is not None:
+            usable.setdefault(grant.project, ProjectMembership(AccessRole.MAINTAINER))
+        return usable
+
+    def act_in(self, project: str | None, address: str = "") -> Caller:
+        """Return the caller that this identity is in a project; None: in its only one, or in none.
+
+        An operator acts in any project by naming it, as a maintainer; whether there is such a project is not known
+        here. Raise UnknownProject for a project that is not one of the identity's.
+        """
+        projects = self.projects
+        if project is None and len(projects) == 1:
+            [project] = projects
+        platform = VERBS[AccessRole.OPERATOR] - VERBS[AccessRole.MAINTAINER] if self._operates else frozenset[Verb]()
+        if project is None:
+            return self._caller(NOWHERE, platform, address)
+        membership = projects.get(project)
+        if membership is None:
+            if not self._operates:
+                raise UnknownProject
+            membership = ProjectMembership(AccessRole.MAINTAINER)
+        verbs = VERBS[membership.role] & VERBS[self.grant.role or AccessRole.MAINTAINER]
+        if membership.closed:
+            verbs &= IN_CLOSED
+        return self._caller(Scope(project), verbs | platform, address)
+
+    @property
+    def _operates(self) -> bool:
+        return self.operator and self.grant.project is None and self.grant.role in (None, AccessRole.OPERATOR)
+
+    def _caller(self, scope: Scope, verbs: frozenset[Verb], address: str) -> Caller:
+        if self.grant.verbs is not None:
+            verbs &= self.grant.verbs
+        principal = f"user:{self.user}" if self.user else "local"
+        return Caller(scope, principal, address, verbs, self.user, limited=self.grant != Grant())
+
+
+def check_name(name: str, what: str) -> None:
+    """Raise Invalid for a text that cannot be the name of a project or a user."""
+    if not NAME.fullmatch(name):
+        raise Invalid(
+            f"The name of a {what} has up to 40 lower-case letters, digits and dashes, and begins and ends with a"
+            " letter or a digit."
+        )
+
+
+def check_gives(giver: Caller, role: AccessRole, verbs: frozenset[Verb] | None = None) -> None:
+    """Raise NotPermitted if a user would give a role, or verbs, with more than he has himself."""
+    given = VERBS[role] if verbs is None else VERBS[role] & verbs
+    if not given <= giver.verbs:
+        raise NotPermitted(
+            f"Nobody gives what he has not: you may not {' or '.join(sorted(given - giver.verbs))} here."
+        )

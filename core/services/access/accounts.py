@@ -1,0 +1,343 @@
+"""Accounts: projects, users, members and tokens, as operators and maintainers change them."""
+
+import builtins
+import json
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+
+from common.errors import Invalid, NameTaken, NotPermitted, Unauthorized, UnknownProject, UnknownToken, UnknownUser
+from common.ids import new_id
+from core.domain.access.credentials import INVITATION_PREFIX, SESSION_PREFIX, digest_of, new_credential
+from core.domain.access.identities import MEMBERS, Grant, ProjectState, UserIdentity, check_gives, check_name
+from core.domain.access.roles import AccessRole, Verb
+from core.domain.access.scopes import DEFAULT_PROJECT, NOWHERE, Caller
+from core.store import accounts as store
+from core.store.accounts import MemberRow, ProjectRow, TokenRow, UserRow
+from core.store.database import Connection, Database
+
+#: Seconds for which an invitation can be used, and a session of a browser.
+INVITATION_LIFE, SESSION_LIFE = 7 * 86_400.0, 30 * 86_400.0
+#: The operator that a platform begins with.
+FIRST_OPERATOR = "operator"
+#: Names that nobody gets: they mean something where names of users are shown.
+RESERVED_NAMES = frozenset({"local", "platform", "legacy"})
+#: Name of the token that the operator has set himself.
+OWN_TOKEN = "WINDTUNNEL_TOKEN"
+#: Lock under which the first accounts are made.
+BEGINNING = "accounts"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewToken:
+    """A token that is asked for. ``expires_in``: seconds; None in any: it has no such limit."""
+
+    name: str
+    role: AccessRole | None = None
+    verbs: Collection[Verb] | None = None
+    expires_in: float | None = None
+
+
+class Accounts:
+    """Service of projects, users, members and tokens. Whom a route lets in is decided before (`Caller.require`)."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # -- projects
+
+    def create_project(self, caller: Caller, name: str) -> ProjectRow:
+        """Create a project. Raise Invalid, or NameTaken if there is or was one of this name."""
+        check_name(name, "project")
+
+        def write(c: Connection) -> ProjectRow:
+            if not store.add_project(c, name, caller.user, self._database.now(c)):
+                raise NameTaken(f"The name {name!r} is that of a project, or was; choose another one.")
+            return _project(c, name)
+
+        return self._database.write(write)
+
+    def project(self, caller: Caller) -> ProjectRow:
+        """Return the project of a caller."""
+        with self._database.read() as c:
+            return _project(c, caller.scope.owner)
+
+    def projects(self, *, after: str = "", limit: int = 50) -> tuple[list[ProjectRow], str | None]:
+        """Return a page of all projects, by name, and the cursor of the next."""
+        with self._database.read() as c:
+            rows = store.projects_after(c, after, limit + 1)
+        return rows[:limit], rows[limit - 1].name if len(rows) > limit else None
+
+    # -- users
+
+    def create_user(
+        self, caller: Caller, name: str, *, operator: bool = False, service: str | None = None
+    ) -> tuple[UserRow, str | None]:
+        """Create a user; return him and the text of his invitation, which is not kept.
+
+        ``service``: the project whose service account it is, which has no invitation. Raise Invalid or NameTaken.
+        """
+        check_name(name, "user")
+        if name in RESERVED_NAMES:
+            raise NameTaken(f"The name {name!r} is the platform's; choose another one.")
+        invitation = new_credential(INVITATION_PREFIX) if service is None else None
+
+        def write(c: Connection) -> UserRow:
+            now = self._database.now(c)
+            values: dict[str, object] = {"state": "active", "operator": int(operator), "service": service}
+            if invitation is not None:
+                values |= {"invitation": digest_of(invitation), "invited_until": now + INVITATION_LIFE}
+            if not store.add_user(c, name, values | {"created_by": caller.user, "created_at": now}):
+                raise NameTaken(f"The name {name!r} is that of a user, or was; choose another one.")
+            return _user(c, name)
+
+        return self._database.write(write), invitation
+
+    def users(self, *, after: str = "", limit: int = 50) -> tuple[builtins.list[UserRow], str | None]:
+        """Return a page of the users, by name, and the cursor of the next."""
+        with self._database.read() as c:
+            rows = store.users_after(c, after, limit + 1)
+        return rows[:limit], rows[limit - 1].name if len(rows) > limit else None
+
+    def remove_user(self, caller: Caller, name: str) -> None:
+        """Let a user leave: his memberships end, and his tokens and sessions are refused from then on.
+
+        Raise UnknownUser; Invalid for the last operator, without whom nobody could administer the platform.
+        """
+
+        def write(c: Connection) -> None:
+            if store.operators(c) == [name]:
+                raise Invalid(f"{name} is the last operator. Make another user one first.")
+            if not store.leave(c, name, self._database.now(c)):
+                raise UnknownUser(f"There is no user {name!r}.")
+
+        self._database.write(write)
+
+    # -- members
+
+    def members(self, caller: Caller) -> builtins.list[MemberRow]:
+        """Return the members of the caller's project, by name."""
+        with self._database.read() as c:
+            return store.members_of(c, caller.scope.owner)
+
+    def put_member(self, caller: Caller, user: str, role: AccessRole) -> None:
+        """Give a user a role in the caller's project. Raise UnknownUser, NotPermitted, Invalid."""
+        if role not in MEMBERS:
+            raise Invalid(f"Members of a project are {', '.join(MEMBERS)}; an operator is one of the platform.")
+        check_gives(caller, role)
+        project = caller.scope.owner
+
+        def write(c: Connection) -> None:
+            known = _user(c, user)
+            if known.service not in (None, project):
+                raise UnknownUser(f"There is no user {user!r}.")  # the service account of another project
+            store.put_member(c, project, user, role, self._database.now(c))
+
+        self._database.write(write)
+
+    def drop_member(self, caller: Caller, user: str) -> None:
+        """End a user's membership of the caller's project. Raise UnknownUser."""
+        if not self._database.write(lambda c: store.drop_member(c, caller.scope.owner, user)):
+            raise UnknownUser(f"The project {caller.scope.owner} has no member {user[:40]!r}.")
+
+    def create_service(self, caller: Caller, name: str, role: AccessRole) -> UserRow:
+        """Create a service account of the caller's project, with a role there. Raise NotPermitted, NameTaken."""
+        check_gives(caller, role)
+        row, _ = self.create_user(caller, name, service=caller.scope.owner)
+        self.put_member(caller, name, role)
+        return row
+
+    # -- tokens
+
+    def issue(self, caller: Caller, asked: NewToken, *, user: str | None = None) -> tuple[TokenRow, str]:
+        """Make a token that is bound to the caller's project; return it, and its text, which is not kept.
+
+        ``user``: a service account of the project, whose token it is; None: the caller's own. Raise NotPermitted if it
+        would do more than the caller may.
+        """
+        if asked.role not in MEMBERS:
+            raise Invalid(f"The role of a token of a project is {', '.join(MEMBERS)}.")
+        check_gives(caller, AccessRole(asked.role), None if asked.verbs is None else frozenset(asked.verbs))
+        project = caller.scope.owner
+
+        def owner(c: Connection) -> str:
+            if user is None:
+                return caller.user
+            if _user(c, user).service != project:
+                raise UnknownUser(f"The project {project} has no service account {user[:40]!r}.")
+            return user
+
+        return self._add(caller, asked, owner, bound_to=project)
+
+    def issue_personal(self, caller: Caller, user: str, asked: NewToken) -> tuple[TokenRow, str]:
+        """Make a token for all projects of a user: for oneself, or as an operator. Raise UnknownUser, NotPermitted."""
+        _check_whole(caller)
+        if user != caller.user or asked.role is AccessRole.OPERATOR:
+            caller.require(Verb.OPERATE)
+        return self._add(caller, asked, lambda c: _user(c, user).name)
+
+    def redeem(self, user: str, invitation: str, asked: NewToken) -> tuple[TokenRow, str]:
+        """Use up a user's invitation for his first token. Raise Unauthorized, whatever is wrong with it."""
+        digest = digest_of(invitation)
+
+        def owner(c: Connection) -> str:
+            if not store.take_invitation(c, user, digest, self._database.now(c)):
+                raise Unauthorized("This invitation is not valid: it was used, is too old, or is that of another user.")
+            return user
+
+        return self._add(Caller(NOWHERE, user=user), asked, owner)
+
+    def _add(
+        self, caller: Caller, asked: NewToken, owner: Callable[[Connection], str], *, bound_to: str | None = None
+    ) -> tuple[TokenRow, str]:
+        text = new_credential()
+
+        def write(c: Connection) -> TokenRow:
+            now = self._database.now(c)
+            return store.add_token(
+                c,
+                {
+                    "id": new_id(datetime.now(UTC)),
+                    "digest": digest_of(text),
+                    "user": owner(c),
+                    "name": asked.name,
+                    "bound_to": bound_to,
+                    "role": asked.role,
+                    "verbs": None if asked.verbs is None else json.dumps(sorted(asked.verbs)),
+                    "created_by": caller.user,
+                    "created_at": now,
+                    "expires_at": None if asked.expires_in is None else now + asked.expires_in,
+                },
+            )
+
+        return self._database.write(write), text
+
+    def tokens(self, caller: Caller) -> builtins.list[TokenRow]:
+        """Return the tokens of the caller's project: for a maintainer all, for others their own."""
+        with self._database.read() as c:
+            rows = store.tokens_of(c, project=caller.scope.owner)
+        everybodys = Verb.ADMINISTER in caller.verbs
+        return [row for row in rows if everybodys or caller.user in (row.user, row.created_by)]
+
+    def personal_tokens(self, caller: Caller, user: str) -> builtins.list[TokenRow]:
+        """Return the personal tokens and the sessions of a user, for himself or an operator."""
+        if user != caller.user:
+            caller.require(Verb.OPERATE)
+        with self._database.read() as c:
+            return [row for row in store.tokens_of(c, user=_user(c, user).name) if row.bound_to is None]
+
+    def revoke(self, caller: Caller, id: str) -> None:
+        """Revoke a token of the caller's project, with the sessions that began with it. Raise UnknownToken."""
+
+        def write(c: Connection) -> None:
+            row = store.token(c, id)
+            if row is None or row.bound_to != caller.scope.owner:
+                raise UnknownToken
+            if Verb.ADMINISTER not in caller.verbs and caller.user not in (row.user, row.created_by):
+                raise UnknownToken  # which others have is not shown either
+            store.revoke(c, id, self._database.now(c))
+
+        self._database.write(write)
+
+    def revoke_personal(self, caller: Caller, user: str, id: str) -> None:
+        """Revoke a personal token, or end a session, of oneself or as an operator. Raise UnknownToken."""
+        _check_whole(caller)
+        if user != caller.user:
+            caller.require(Verb.OPERATE)
+
+        def write(c: Connection) -> None:
+            row = store.token(c, id)
+            if row is None or row.bound_to is not None or row.user != user:
+                raise UnknownToken
+            store.revoke(c, id, self._database.now(c))
+
+        self._database.write(write)
+
+    # -- sessions
+
+    def begin_session(self, identity: UserIdentity) -> str:
+        """Return the text of a new session of a browser, which may do what the token may that it begins with."""
+        text, grant = new_credential(SESSION_PREFIX), identity.grant
+        verbs = None if grant.verbs is None else json.dumps(sorted(grant.verbs))
+
+        def write(c: Connection) -> None:
+            now = self._database.now(c)
+            store.forget_tokens(c, now - SESSION_LIFE)
+            token = store.token(c, identity.credential)
+            if token is None:
+                raise Unauthorized
+            expires_at = now + SESSION_LIFE if token.expires_at is None else min(token.expires_at, now + SESSION_LIFE)
+            values: dict[str, object] = {
+                "id": new_id(datetime.now(UTC)),
+                "digest": digest_of(text),
+                "user": identity.user,
+            }
+            limits = {"bound_to": grant.project, "role": grant.role, "verbs": verbs}
+            times = {"created_at": now, "expires_at": expires_at}
+            described = {"name": "browser", "session_of": identity.credential, "created_by": identity.user}
+            store.add_token(c, values | limits | times | described)
+
+        self._database.write(write)
+        return text
+
+    def end_session(self, identity: UserIdentity) -> None:
+        """End the session that a request was made with."""
+        if identity.by == "session":
+            self._database.write(lambda c: store.revoke(c, identity.credential, self._database.now(c)) and None)
+
+    # -- the beginning
+
+    def has_operator(self) -> bool:
+        """Return whether there is an operator already."""
+        with self._database.read() as c:
+            return bool(store.operators(c))
+
+    def begin(self, own_token: str) -> None:
+        """Make sure that there are the first project and an operator, whose token ``own_token`` is from then on.
+
+        A token that was his before and was revoked stays so. Idempotent, also in several processes at once.
+        """
+
+        def write(c: Connection) -> None:
+            now = self._database.now(c)
+            store.add_project(c, DEFAULT_PROJECT, FIRST_OPERATOR, now)
+            first: dict[str, object] = {"state": "active", "operator": 1}
+            if store.add_user(c, FIRST_OPERATOR, first | {"created_by": "", "created_at": now}):
+                store.put_member(c, DEFAULT_PROJECT, FIRST_OPERATOR, AccessRole.MAINTAINER, now)
+            if not store.has_digest(c, digest_of(own_token)):
+                described: dict[str, object] = {"user": FIRST_OPERATOR, "name": OWN_TOKEN, "created_by": ""}
+                identity = {"id": new_id(datetime.now(UTC)), "digest": digest_of(own_token), "created_at": now}
+                store.add_token(c, described | identity)
+
+        with self._database.exclusive(BEGINNING):
+            self._database.write(write)
+
+
+def _check_whole(caller: Caller) -> None:
+    """Raise NotPermitted for a limited token: with it, nobody gets or ends one that may do more."""
+    if caller.limited:
+        raise NotPermitted(
+            "This token is limited to a project, a role or verbs. Sign in as yourself for personal tokens."
+        )
+
+
+def grant_of(row: TokenRow) -> Grant:
+    """Return what a token is limited to."""
+    verbs = None if row.verbs is None else frozenset(msgspec.json.decode(row.verbs, type=list[Verb]))
+    return Grant(row.bound_to, AccessRole(row.role) if row.role is not None else None, verbs)
+
+
+def _project(c: Connection, name: str) -> ProjectRow:
+    row = store.project(c, name)
+    if row is None or row.state == ProjectState.DELETED:
+        raise UnknownProject
+    return row
+
+
+def _user(c: Connection, name: str) -> UserRow:
+    row = store.user(c, name)
+    if row is None:
+        raise UnknownUser(f"There is no user {name[:40]!r}.")
+    return row

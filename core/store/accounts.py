@@ -1,0 +1,244 @@
+"""Accounts in SQL: projects, users, members and tokens. Rows of projects and users stay, so that no name is used again.
+
+They are not owned by a project: who may read and change them is decided by the service (core/services/access).
+"""
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
+
+from core.store.rows import StoredRow, columns_of, read_row, read_rows
+from core.store.tables import members, projects, tokens, users
+
+
+class ProjectRow(StoredRow, frozen=True, gc=False):
+    """A project."""
+
+    name: str
+    state: str
+    created_by: str
+    created_at: float
+    closed_at: float | None
+
+
+class UserRow(StoredRow, frozen=True, gc=False):
+    """A person, or the service account of a project."""
+
+    name: str
+    state: str
+    operator: int
+    service: str | None
+    invitation: str | None
+    invited_until: float
+    created_by: str
+    created_at: float
+    left_at: float | None
+
+
+class MemberRow(StoredRow, frozen=True, gc=False):
+    """Who is in a project, as what."""
+
+    member_of: str
+    user: str
+    role: str
+    since: float
+
+
+class TokenRow(StoredRow, frozen=True, gc=False):
+    """A token, without what it is: that is known to who has it."""
+
+    id: str
+    user: str
+    name: str
+    session_of: str | None
+    bound_to: str | None
+    role: str | None
+    verbs: str | None
+    created_by: str
+    created_at: float
+    expires_at: float | None
+    revoked_at: float | None
+    used_at: float | None
+    used_from: str | None
+
+
+class CredentialRow(StoredRow, frozen=True, gc=False):
+    """A valid token with a membership of its user; a row for each, one with None if there is none."""
+
+    id: str
+    user: str
+    session_of: str | None
+    bound_to: str | None
+    role: str | None
+    verbs: str | None
+    used_at: float | None
+    operator: int
+    its_project: str | None
+    member_role: str | None
+    project_state: str | None
+
+
+_VALID = and_(tokens.c.revoked_at.is_(None), or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > bindparam("now")))
+_CREDENTIAL = (
+    select(
+        *columns_of(
+            tokens,
+            CredentialRow,
+            operator=users.c.operator,
+            its_project=members.c.member_of,
+            member_role=members.c.role,
+            project_state=projects.c.state,
+        )
+    )
+    .join(users, and_(users.c.name == tokens.c.user, users.c.state == "active"))
+    .join(members, members.c.user == tokens.c.user, isouter=True)
+    .join(projects, projects.c.name == members.c.member_of, isouter=True)
+    .where(tokens.c.digest == bindparam("digest"), _VALID)
+)
+
+
+# -- projects
+
+
+def add_project(c: Connection, name: str, by: str, now: float) -> bool:
+    """Insert a project; False if there is or was one of this name."""
+    if project(c, name) is not None:
+        return False
+    c.execute(insert(projects).values(name=name, state="open", created_by=by, created_at=now))
+    return True
+
+
+def project(c: Connection, name: str) -> ProjectRow | None:
+    """Return a project, also one that is closed or deleted."""
+    query = select(*columns_of(projects, ProjectRow)).where(projects.c.name == name)
+    return read_row(c.execute(query).first(), ProjectRow)
+
+
+def projects_after(c: Connection, after: str, limit: int) -> list[ProjectRow]:
+    """Return projects that are not deleted, by name."""
+    query = select(*columns_of(projects, ProjectRow)).where(projects.c.name > after, projects.c.state != "deleted")
+    return read_rows(c.execute(query.order_by(projects.c.name).limit(limit)), ProjectRow)
+
+
+def change_project(c: Connection, name: str, state: str, now: float) -> bool:
+    """Change a project's state; False if it has that already, or there is none."""
+    changing = update(projects).where(projects.c.name == name, projects.c.state != state)
+    return c.execute(changing.values(state=state, closed_at=now).returning(projects.c.name)).first() is not None
+
+
+# -- users
+
+
+def add_user(c: Connection, name: str, values: Mapping[str, object]) -> bool:
+    """Insert a user; False if there is or was one of this name."""
+    if c.execute(select(users.c.name).where(users.c.name == name)).first() is not None:
+        return False
+    c.execute(insert(users).values(name=name, **values))
+    return True
+
+
+def user(c: Connection, name: str) -> UserRow | None:
+    """Return a user who has not left."""
+    query = select(*columns_of(users, UserRow)).where(users.c.name == name, users.c.state == "active")
+    return read_row(c.execute(query).first(), UserRow)
+
+
+def users_after(c: Connection, after: str, limit: int) -> list[UserRow]:
+    """Return users who have not left, by name."""
+    query = select(*columns_of(users, UserRow)).where(users.c.name > after, users.c.state == "active")
+    return read_rows(c.execute(query.order_by(users.c.name).limit(limit)), UserRow)
+
+
+def operators(c: Connection) -> list[str]:
+    """Return the operators who have not left."""
+    return list(c.scalars(select(users.c.name).where(users.c.operator == 1, users.c.state == "active")))
+
+
+def take_invitation(c: Connection, name: str, digest: str, now: float) -> bool:
+    """Use up the invitation of a user; False if it is another one, was used, or is too old."""
+    invited = and_(users.c.name == name, users.c.state == "active", users.c.invitation == digest)
+    using = update(users).where(invited, users.c.invited_until > now).values(invitation=None)
+    return c.execute(using.returning(users.c.name)).first() is not None
+
+
+def leave(c: Connection, name: str, now: float) -> bool:
+    """Let a user leave: his memberships end, and his tokens are revoked; False if there is no such user."""
+    leaving = update(users).where(users.c.name == name, users.c.state == "active")
+    if c.execute(leaving.values(state="left", left_at=now, invitation=None).returning(users.c.name)).first() is None:
+        return False
+    c.execute(delete(members).where(members.c.user == name))
+    c.execute(update(tokens).where(tokens.c.user == name, tokens.c.revoked_at.is_(None)).values(revoked_at=now))
+    return True
+
+
+# -- members
+
+
+def put_member(c: Connection, project: str, user: str, role: str, now: float) -> None:
+    """Give a user a role in a project, in place of the one that he has there."""
+    where = and_(members.c.member_of == project, members.c.user == user)
+    if c.execute(update(members).where(where).values(role=role).returning(members.c.user)).first() is None:
+        c.execute(insert(members).values(member_of=project, user=user, role=role, since=now))
+
+
+def drop_member(c: Connection, project: str, user: str) -> bool:
+    """End a membership; False if there is none."""
+    where = and_(members.c.member_of == project, members.c.user == user)
+    return c.execute(delete(members).where(where).returning(members.c.user)).first() is not None
+
+
+def members_of(c: Connection, project: str) -> list[MemberRow]:
+    """Return the members of a project, by name."""
+    query = select(*columns_of(members, MemberRow)).where(members.c.member_of == project)
+    return read_rows(c.execute(query.order_by(members.c.user)), MemberRow)
+
+
+# -- tokens
+
+
+def add_token(c: Connection, values: Mapping[str, object]) -> TokenRow:
+    """Insert a token."""
+    adding = insert(tokens).values(**values).returning(*columns_of(tokens, TokenRow))
+    [added] = read_rows(c.execute(adding), TokenRow)
+    return added
+
+
+def tokens_of(c: Connection, *, project: str | None = None, user: str | None = None) -> list[TokenRow]:
+    """Return the tokens that are bound to a project, or those of a user, which are not revoked, newest first."""
+    owned = tokens.c.bound_to == project if project is not None else tokens.c.user == user
+    query = select(*columns_of(tokens, TokenRow)).where(owned, tokens.c.revoked_at.is_(None))
+    return read_rows(c.execute(query.order_by(tokens.c.id.desc())), TokenRow)
+
+
+def token(c: Connection, id: str) -> TokenRow | None:
+    """Return a token that is not revoked."""
+    query = select(*columns_of(tokens, TokenRow)).where(tokens.c.id == id, tokens.c.revoked_at.is_(None))
+    return read_row(c.execute(query).first(), TokenRow)
+
+
+def has_digest(c: Connection, digest: str) -> bool:
+    """Return whether there is, or was, a token of a digest."""
+    return c.execute(select(tokens.c.id).where(tokens.c.digest == digest)).first() is not None
+
+
+def revoke(c: Connection, id: str, now: float) -> bool:
+    """Revoke a token, with the sessions that began with it; False if there is none, or it is revoked."""
+    of_it = or_(tokens.c.id == id, tokens.c.session_of == id)
+    revoking = update(tokens).where(of_it, tokens.c.revoked_at.is_(None)).values(revoked_at=now)
+    return len(c.execute(revoking.returning(tokens.c.id)).all()) > 0
+
+
+def credential(c: Connection, digest: str, now: float) -> list[CredentialRow]:
+    """Return a valid token with the memberships of its user, in one query; nothing if there is none."""
+    return read_rows(c.execute(_CREDENTIAL, {"digest": digest, "now": now}), CredentialRow)
+
+
+def note_use(c: Connection, id: str, address: str, now: float) -> None:
+    """Record when and from where a token was used last."""
+    c.execute(update(tokens).where(tokens.c.id == id).values(used_at=now, used_from=address))
+
+
+def forget_tokens(c: Connection, before: float) -> None:
+    """Delete sessions that are over since a time."""
+    over = func.coalesce(tokens.c.revoked_at, tokens.c.expires_at) < before
+    c.execute(delete(tokens).where(tokens.c.session_of.is_not(None), over))

@@ -1,0 +1,314 @@
+"""Accounts on both databases: names are used once, nobody gives what he has not, and a token is refused at once."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from common.errors import Invalid, NameTaken, NotPermitted, Unauthorized, UnknownProject, UnknownToken, UnknownUser
+from core.domain.access.credentials import PREFIX, is_well_formed, new_credential
+from core.domain.access.identities import UserIdentity
+from core.domain.access.roles import VERBS, AccessRole, Verb
+from core.domain.access.scopes import DEFAULT_PROJECT, Caller
+from core.services.access.accounts import FIRST_OPERATOR, Accounts, NewToken
+from core.services.access.authentication import LIFETIME, UserAuthentication
+from core.store.database import Database
+
+OWN = new_credential()
+
+
+class Times:
+    """A monotonic clock that stands still until it is told."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def times() -> Times:
+    return Times()
+
+
+@pytest.fixture
+def accounts(database: Database) -> Accounts:
+    accounts = Accounts(database)
+    accounts.begin(OWN)
+    return accounts
+
+
+@pytest.fixture
+def authentication(database: Database, accounts: Accounts, times: Times) -> Iterator[UserAuthentication]:
+    yield UserAuthentication(database, clock=times)
+
+
+def who(authentication: UserAuthentication, token: str, *, session: bool = False) -> UserIdentity:
+    identity = authentication.identify(token.encode(), "192.0.2.1", session=session)
+    assert identity is not None
+    return identity
+
+
+def is_nobody(authentication: UserAuthentication, token: str, *, session: bool = False) -> bool:
+    return authentication.identify(token.encode(), "192.0.2.1", session=session) is None
+
+
+@pytest.fixture
+def operator(authentication: UserAuthentication) -> Caller:
+    return who(authentication, OWN).act_in(None)
+
+
+def member(
+    accounts: Accounts, authentication: UserAuthentication, operator: Caller, name: str, **roles: AccessRole
+) -> UserIdentity:
+    """Create a user with roles by project, and return who his first token is."""
+    _, invitation = accounts.create_user(operator, name)
+    assert invitation is not None
+    for project, role in roles.items():
+        accounts.put_member(who(authentication, OWN).act_in(project), name, role)
+    return who(authentication, accounts.redeem(name, invitation, NewToken(name="first"))[1])
+
+
+# -- the beginning
+
+
+def test_the_first_operator_has_the_token_that_was_set_and_the_default_project(
+    authentication: UserAuthentication,
+) -> None:
+    first = who(authentication, OWN)
+    assert (first.user, first.operator, list(first.projects)) == (FIRST_OPERATOR, True, [DEFAULT_PROJECT])
+    assert first.act_in(None).verbs == VERBS[AccessRole.OPERATOR]
+
+
+def test_a_beginning_that_is_repeated_changes_nothing_and_a_new_token_is_the_operators_too(
+    accounts: Accounts, authentication: UserAuthentication
+) -> None:
+    accounts.begin(OWN)
+    other = new_credential()
+    accounts.begin(other)
+    assert who(authentication, other).user == who(authentication, OWN).user == FIRST_OPERATOR
+
+
+def test_a_revoked_token_of_the_operator_is_not_given_again_by_a_restart(
+    accounts: Accounts, authentication: UserAuthentication, operator: Caller, times: Times
+) -> None:
+    [row] = accounts.personal_tokens(operator, FIRST_OPERATOR)
+    accounts.revoke_personal(operator, FIRST_OPERATOR, row.id)
+    accounts.begin(OWN)
+    times.now += LIFETIME
+    assert is_nobody(authentication, OWN)
+
+
+# -- names
+
+
+@pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a" * 41, "a.b", "a_b", "ä", "a b", "a\n"])
+def test_a_name_is_a_label_of_dns(accounts: Accounts, operator: Caller, name: str) -> None:
+    with pytest.raises(Invalid, match="lower-case letters"):
+        accounts.create_project(operator, name)
+    with pytest.raises(Invalid, match="lower-case letters"):
+        accounts.create_user(operator, name)
+
+
+def test_a_name_is_never_used_again(accounts: Accounts, operator: Caller) -> None:
+    accounts.create_project(operator, "red")
+    accounts.create_user(operator, "ada")
+    accounts.remove_user(operator, "ada")
+    for again in (accounts.create_project, accounts.create_user):
+        with pytest.raises(NameTaken):
+            again(operator, {accounts.create_project: "red"}.get(again, "ada"))
+    with pytest.raises(NameTaken, match="platform's"):
+        accounts.create_user(operator, "local")
+
+
+# -- invitations
+
+
+def test_an_invitation_is_for_one_user_and_one_use(accounts: Accounts, operator: Caller) -> None:
+    _, invitation = accounts.create_user(operator, "ada")
+    accounts.create_user(operator, "bob")
+    assert invitation is not None
+    asked = NewToken(name="laptop")
+    for name, tried in (("bob", invitation), ("ada", new_credential("wti_")), ("nobody", invitation)):
+        with pytest.raises(Unauthorized):
+            accounts.redeem(name, tried, asked)
+    accounts.redeem("ada", invitation, asked)
+    with pytest.raises(Unauthorized):
+        accounts.redeem("ada", invitation, asked)
+
+
+# -- what a token may
+
+
+def test_a_token_of_a_project_may_what_its_role_may_there_and_nothing_elsewhere(
+    accounts: Accounts, authentication: UserAuthentication, operator: Caller
+) -> None:
+    accounts.create_project(operator, "red")
+    accounts.create_project(operator, "blue")
+    in_red = who(authentication, OWN).act_in("red")
+    row, text = accounts.issue(in_red, NewToken(name="ci", role=AccessRole.SUBMITTER))
+    assert is_well_formed(text) and text.startswith(PREFIX)
+    identity = who(authentication, text)
+    acting = identity.act_in(None)
+    assert (acting.scope.project, acting.verbs, row.bound_to) == ("red", VERBS[AccessRole.SUBMITTER], "red")
+    for project in ("blue", DEFAULT_PROJECT, "nothing"):
+        with pytest.raises(UnknownProject):
+            identity.act_in(project)
+
+
+def test_a_token_may_have_fewer_verbs_than_its_role(
+    accounts: Accounts, authentication: UserAuthentication, operator: Caller
+) -> None:
+    gate = NewToken(name="gate", role=AccessRole.SUBMITTER, verbs=[Verb.READ, Verb.SUBMIT])
+    _, text = accounts.issue(operator, gate)
+    assert who(authentication, text).act_in(None).verbs == {Verb.READ, Verb.SUBMIT}
+
+
+def test_nobody_gives_what_he_has_not(accounts: Accounts, authentication: UserAuthentication, operator: Caller) -> None:
+    accounts.create_project(operator, "red")
+    ada = member(accounts, authentication, operator, "ada", red=AccessRole.SUBMITTER).act_in("red")
+    for role in (AccessRole.MAINTAINER, AccessRole.OPERATOR):
+        with pytest.raises((NotPermitted, Invalid)):
+            accounts.issue(ada, NewToken(name="more", role=role))
+        with pytest.raises((NotPermitted, Invalid)):
+            accounts.put_member(ada, "ada", role)
+    accounts.issue(ada, NewToken(name="equal", role=AccessRole.SUBMITTER))
+    with pytest.raises(NotPermitted):
+        accounts.issue_personal(ada, FIRST_OPERATOR, NewToken(name="his"))
+
+
+def test_a_limited_token_makes_no_personal_one(
+    accounts: Accounts, authentication: UserAuthentication, operator: Caller
+) -> None:
+    _, limited = accounts.issue_personal(operator, FIRST_OPERATOR, NewToken(name="reader", role=AccessRole.VIEWER))
+    acting = who(authentication, limited).act_in(None)
+    assert acting.verbs == {Verb.READ}
+    with pytest.raises(NotPermitted, match="limited"):
+        accounts.issue_personal(acting, FIRST_OPERATOR, NewToken(name="more"))
+
+
+def test_who_is_in_several_projects_names_one(
+    accounts: Accounts, authentication: UserAuthentication, operator: Caller
+) -> None:
+    accounts.create_project(operator, "red")
+    accounts.create_project(operator, "blue")
+    ada = member(accounts, authentication, operator, "ada", red=AccessRole.VIEWER, blue=AccessRole.MAINTAINER)
+    assert ada.act_in(None).scope.project == "" and ada.act_in(None).verbs == frozenset()
+    assert (
+        ada.act_in("red").verbs == VERBS[AccessRole.VIEWER] and ada.act_in("blue").verbs == VERBS[AccessRole.MAINTAINER]
+    )
+    with pytest.raises(UnknownProject):
+        ada.act_in(DEFAULT_PROJECT)
+
+
+# -- the end of rights
+
+
+def test_a_revoked_token_is_refused_a_second_later_with_the_sessions_that_began_with_it(
+    accounts: Accounts, authentication: UserAuthentication, operator: Caller, times: Times
+) -> None:
+    row, text = accounts.issue(operator, NewToken(name="ci", role=AccessRole.VIEWER))
+    cookie = accounts.begin_session(who(authentication, text))
+    assert who(authentication, cookie, session=True).act_in(None).verbs == {Verb.READ}
+    accounts.revoke(operator, row.id)
+    times.now += LIFETIME
+    assert is_nobody(authentication, text) and is_nobody(authentication, cookie, session=True)
+
+
+def test_a_session_is_no_token_and_a_token_no_session(
+    accounts: Accounts, authentication: UserAuthentication, operator: Caller
+) -> None:
+    cookie = accounts.begin_session(who(authentication, OWN))
+    assert is_nobody(authentication, cookie) and is_nobody(authentication, OWN, session=True)
+    identity = who(authentication, cookie, session=True)
+    accounts.end_session(identity)
+    assert accounts.personal_tokens(operator, FIRST_OPERATOR)[0].session_of is None
+
+
+def test_a_token_is_worth_what_its_maker_may_now(
+    accounts: Accounts, authentication: UserAuthentication, operator: Caller, times: Times
+) -> None:
+    accounts.create_project(operator, "red")
+    ada = member(accounts, authentication, operator, "ada", red=AccessRole.MAINTAINER).act_in("red")
+    _, text = accounts.issue(ada, NewToken(name="ci", role=AccessRole.MAINTAINER))
+    accounts.put_member(who(authentication, OWN).act_in("red"), "ada", AccessRole.VIEWER)
+    times.now += LIFETIME
+    assert who(authentication, text).act_in(None).verbs == {Verb.READ}
+    accounts.drop_member(who(authentication, OWN).act_in("red"), "ada")
+    times.now += LIFETIME
+    with pytest.raises(UnknownProject):
+        who(authentication, text).act_in("red")
+    assert who(authentication, text).act_in(None).verbs == frozenset()
+
+
+def test_who_leaves_loses_all_and_a_service_account_goes_on(
+    accounts: Accounts, authentication: UserAuthentication, operator: Caller, times: Times
+) -> None:
+    accounts.create_project(operator, "red")
+    ada = member(accounts, authentication, operator, "ada", red=AccessRole.MAINTAINER).act_in("red")
+    accounts.create_user(ada, "nightly", service="red")
+    accounts.put_member(ada, "nightly", AccessRole.SUBMITTER)
+    _, own = accounts.issue(ada, NewToken(name="mine", role=AccessRole.VIEWER))
+    _, service = accounts.issue(ada, NewToken(name="ci", role=AccessRole.SUBMITTER), user="nightly")
+    accounts.remove_user(operator, "ada")
+    times.now += LIFETIME
+    assert is_nobody(authentication, own)
+    assert who(authentication, service).act_in(None).verbs == VERBS[AccessRole.SUBMITTER]
+    with pytest.raises(UnknownUser):
+        accounts.remove_user(operator, "ada")
+
+
+def test_the_last_operator_cannot_leave(accounts: Accounts, operator: Caller) -> None:
+    with pytest.raises(Invalid, match="last operator"):
+        accounts.remove_user(operator, FIRST_OPERATOR)
+    accounts.create_user(operator, "eve", operator=True)
+    accounts.remove_user(operator, FIRST_OPERATOR)
+
+
+def test_a_token_expires(
+    accounts: Accounts, authentication: UserAuthentication, operator: Caller, times: Times, clock: Any
+) -> None:
+    _, text = accounts.issue(operator, NewToken(name="short", role=AccessRole.VIEWER, expires_in=60.0))
+    assert who(authentication, text)
+    clock.now += 61.0
+    times.now += LIFETIME
+    assert is_nobody(authentication, text)
+
+
+# -- other people's
+
+
+def test_a_member_sees_and_revokes_his_own_tokens_and_a_maintainer_all(
+    accounts: Accounts, authentication: UserAuthentication, operator: Caller
+) -> None:
+    accounts.create_project(operator, "red")
+    ada = member(accounts, authentication, operator, "ada", red=AccessRole.SUBMITTER).act_in("red")
+    bob = member(accounts, authentication, operator, "bob", red=AccessRole.MAINTAINER).act_in("red")
+    hers, _ = accounts.issue(ada, NewToken(name="hers", role=AccessRole.VIEWER))
+    his, _ = accounts.issue(bob, NewToken(name="his", role=AccessRole.VIEWER))
+    assert [row.name for row in accounts.tokens(ada)] == ["hers"] and len(accounts.tokens(bob)) == 2
+    with pytest.raises(UnknownToken):
+        accounts.revoke(ada, his.id)
+    with pytest.raises(UnknownToken):  # that of another project
+        accounts.revoke(replace(bob, scope=operator.scope), hers.id)
+    accounts.revoke(bob, hers.id)
+
+
+def test_a_service_account_is_in_its_project_alone(
+    accounts: Accounts, authentication: UserAuthentication, operator: Caller
+) -> None:
+    accounts.create_project(operator, "red")
+    accounts.create_user(operator, "nightly", service="red")
+    with pytest.raises(UnknownUser):
+        accounts.put_member(operator, "nightly", AccessRole.VIEWER)
+    with pytest.raises(UnknownUser):
+        accounts.issue(operator, NewToken(name="ci", role=AccessRole.VIEWER), user="nightly")
+
+
+def test_no_token_is_in_the_database(accounts: Accounts, database: Database, operator: Caller) -> None:
+    _, issued = accounts.issue(operator, NewToken(name="ci", role=AccessRole.VIEWER))
+    with database.read() as c:
+        stored = str(c.execute(text("SELECT * FROM tokens")).all())
+    assert OWN not in stored and issued not in stored and "ci" in stored
