@@ -6,13 +6,14 @@ from typing import Any
 from flask import Flask
 
 from api import compat, converters, docs, stream_slots
-from api.blueprint import Api
+from api.blueprint import Api, check_verbs
 from api.body import SpooledRequest
 from api.context import EXTENSION, Context
 from api.metrics import observe
 from api.request_guard import RequestGuard
 from api.tus import Tus
 from api.v1 import (
+    accounts,
     artifacts,
     bulk,
     comparisons,
@@ -63,6 +64,7 @@ BLUEPRINTS = (
     operations,
     usage,
     session,
+    accounts,
 )
 
 
@@ -107,5 +109,6 @@ def create(context: Context) -> Flask:
     registry = observe(app, context)
     app.register_blueprint(compat.blueprint)
     app.register_blueprint(docs.pages(describe, registry))
-    app.wsgi_app = Tus(RequestGuard(app.wsgi_app, names=context.names, token=context.token))  # type: ignore[method-assign]
+    check_verbs(app)
+    app.wsgi_app = Tus(RequestGuard(app.wsgi_app, names=context.names, identification=context.identification))  # type: ignore[method-assign]
     return app

@@ -1,10 +1,12 @@
 """Views and their OpenAPI operations: one declaration serves requests and documents arguments, responses and errors."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from inspect import cleandoc, signature
-from typing import Any
+from typing import Any, Literal
 
 import flask_smorest
 import msgspec
@@ -14,6 +16,7 @@ from webargs.flaskparser import FlaskParser
 from werkzeug.routing import BaseConverter
 
 from api import problem_responses, problems
+from api.context import caller
 from api.examples import add_examples
 from api.path_parameters import describe_path_parameters
 from api.schemas.problems import ProblemSchema
@@ -23,16 +26,34 @@ from common.errors import (
     Invalid,
     Misdirected,
     NotFound,
+    NotPermitted,
     PlatformError,
+    ProjectRequired,
     TooLarge,
     TooManyGuesses,
     Unauthorized,
+    UnknownProject,
 )
+from core.domain.access.roles import Verb
 
 View = Callable[..., Any]
 
+#: Methods whose operations read, unless they declare another verb.
+READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+#: Verb of operations whose method is one of these; others declare theirs.
+BY_METHOD: Mapping[str, Verb] = dict.fromkeys(READING_METHODS, Verb.READ)
+
 #: Errors of the request guard: any operation may answer with them.
-GUARD_ERRORS: tuple[type[PlatformError], ...] = (BadRequest, Unauthorized, Forbidden, Misdirected, TooManyGuesses)
+GUARD_ERRORS: tuple[type[PlatformError], ...] = (
+    BadRequest,
+    Unauthorized,
+    Forbidden,
+    Misdirected,
+    NotPermitted,
+    ProjectRequired,
+    TooManyGuesses,
+    UnknownProject,
+)
 #: Content of a body: a marshmallow schema, an OpenAPI schema, or None for an empty body.
 Content = type[Schema] | Schema | Mapping[str, Any] | None
 #: Name of flask-smorest's response for invalid arguments.
@@ -54,6 +75,28 @@ def lines_of(schema: type[Schema]) -> Mapping[str, Any]:
     LINE_SCHEMAS.add(schema)
     name = schema.__name__.removesuffix("Schema")
     return {**BINARY, "description": f"Lines of JSON, each a `{name}`."}
+
+
+def needs(verb: Verb | None) -> Callable[[View], View]:
+    """Let a view be called only by who may do this; None: by anybody. `Blueprint.operation` does it of itself."""
+
+    def declare(view: View) -> View:
+        @wraps(view)
+        def respond(*args: object, **kwargs: object) -> object:
+            if verb is not None:
+                caller().require(verb)
+            return view(*args, **kwargs)
+
+        respond.verb = verb  # type: ignore[attr-defined]
+        return respond
+
+    return declare
+
+
+def check_verbs(app: Flask) -> None:
+    """Raise TypeError for a route that does not say what it needs: it would be open to everybody."""
+    if missing := [name for name, view in app.view_functions.items() if not hasattr(view, "verb")]:
+        raise TypeError(f"these views have no verb (api.blueprint.needs): {', '.join(missing)}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,14 +197,16 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
         errors: Iterable[type[PlatformError]] = (),
         body: Mapping[str, Content] | None = None,
         body_required: bool = True,
+        verb: Verb | Literal["by method"] | None = "by method",
     ) -> Callable[[View], View]:
         """Route requests to a view, and declare its OpenAPI operation, whose id is the view's name.
 
         ``route``: the method, and the URL rule below the blueprint's: `GET /<id:id>`. Of one rule, a view of HEAD or
         OPTIONS is declared before others, which answer these methods too. A view returns a Response, or a value for
-        ``success``.
+        ``success``. ``verb``: what the caller must be allowed (core/domain/access/roles.py); None: anybody may.
         """
         method, _, rule = route.partition(" ")
+        needed = BY_METHOD[method] if verb == "by method" else verb
         responses = {str(status): document for status, document in (other_responses or {}).items()}
         responses = {str(success.status): success.documented()} | responses
         error_classes = {*GUARD_ERRORS, *errors}
@@ -175,8 +220,9 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
         serialize = success.serializer()
 
         def declare(view: View) -> View:
+            @needs(needed)
             @wraps(view)
-            def respond(*args: Any, **kwargs: Any) -> Response:
+            def respond(*args: object, **kwargs: object) -> Response:
                 value = view(*args, **kwargs)
                 if isinstance(value, Response):
                     return value
@@ -242,8 +288,10 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
                 methods["parameters"] = methods.pop("parameters")  # below the operations
                 for method in METHODS & methods.keys():
                     methods[method]["responses"].setdefault("404", shared[NotFound.slug])
+        answers: list[dict[str, object]] = []
         for operation in operations:
-            for status, response in operation["responses"].items():
+            responses = operation["responses"]
+            for status, response in responses.items():
                 if response == {"$ref": f"#/components/responses/{INVALID_ARGUMENTS}"}:
                     response = shared[Invalid.slug]
                 component = {"description": response.get("description"), "content": response.get("content")}
@@ -253,15 +301,40 @@ class Api(flask_smorest.Api):  # type: ignore[misc]  # flask-smorest has no type
                         components.setdefault("responses", {})[slug] = component | {
                             "content": {problems.MEDIA_TYPE: example}
                         }
-                        operation["responses"][status] = {"$ref": f"#/components/responses/{slug}"}
-            operation["responses"] = dict(sorted(operation["responses"].items()))
+                        responses[status] = {"$ref": f"#/components/responses/{slug}"}
+            operation["responses"] = responses = dict(sorted(responses.items()))
+            answers.append(responses)
             add_examples(operation)
-        components["responses"].pop(INVALID_ARGUMENTS)
+        share_problems(answers, named := components["responses"])
+        named.pop(INVALID_ARGUMENTS)
         for group in components:
             components[group] = dict(sorted(components[group].items()))
         describe_path_parameters(document["paths"])
         declare_number_widths(document)
         return document
+
+
+class _DocumentedResponse(msgspec.Struct):
+    """A response of an OpenAPI operation, as far as it is read."""
+
+    description: str = ""
+    content: dict[str, object] = {}
+
+
+def share_problems(answers: Sequence[dict[str, object]], components: dict[str, object]) -> None:
+    """Give a response that stands for several problems, and that several operations have, the name of these."""
+    read = [
+        {status: msgspec.convert(response, _DocumentedResponse) for status, response in each.items()}
+        for each in answers
+    ]
+    problematic = [one for each in read for one in each.values() if problems.MEDIA_TYPE in one.content]
+    texts = Counter(one.description for one in problematic)
+    for responses, described in zip(answers, read, strict=True):
+        for status, one in described.items():
+            if texts[one.description] > 1:
+                name = "-or-".join(re.findall(r"^`([a-z0-9-]+)`:", one.description, re.MULTILINE))
+                components[name] = responses[status]
+                responses[status] = {"$ref": f"#/components/responses/{name}"}
 
 
 def _or_text(converter: Any, field: Any, ret: dict[str, Any], **_: Any) -> dict[str, Any]:

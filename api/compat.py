@@ -10,9 +10,11 @@ from urllib.parse import unquote_to_bytes
 
 from flask import Blueprint, Response, request
 
+from api.blueprint import needs
 from api.body import json_object, raw_body
 from api.submissions import parse_submission, submit
 from common.errors import Invalid, UnsupportedMedia
+from core.domain.access.roles import Verb
 
 FIELD_NAMES: Mapping[str, str] = {"runtimePath": "runtime", "model_data": "dataset"}
 
@@ -35,6 +37,7 @@ def url_decoded(raw: bytes) -> bytes:
 
 @blueprint.post("/1.0/simulation/tests")
 @blueprint.post("/1.0/simluation/tests")
+@needs(Verb.SUBMIT)
 def tests() -> Response:
     """Submit a simulation."""
     if request.mimetype == "multipart/form-data":

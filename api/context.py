@@ -1,15 +1,20 @@
 """Context of the application: the services, and the limits and checks that the composition root has chosen."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from flask import current_app, request
+import msgspec
+from flask import Flask, current_app, g, request
 
+from api.identification import Identification, OneToken, identity_of, project_of
 from api.stream_slots import StreamSlots
 from common.client_addresses import Network, address_of
-from core.domain.access.scopes import LOCAL_CALLER, Caller
+from common.errors import UnknownProject
+from core.domain.access.identities import UserIdentity
+from core.domain.access.scopes import Caller
+from core.services.access.accounts import Accounts
 from core.services.service_groups import (
     AnalysisServices,
     CatalogueServices,
@@ -35,7 +40,8 @@ class Context:
     pipelines: PipelineServices
     operations: OperationServices
     names: tuple[str, ...] = ()
-    token: str = ""
+    identification: Identification = field(default_factory=lambda: OneToken(""))
+    accounts: Accounts | None = None
     max_upload: int = 4 << 30
     spool: Path | None = None
     heartbeat: float = 15.0
@@ -55,9 +61,14 @@ class Context:
         object.__setattr__(self, "stream_slots", StreamSlots(self.streams))
 
 
+def context_of(app: Flask) -> Context:
+    """Return the context of an application."""
+    return cast(Context, app.extensions[EXTENSION])
+
+
 def context() -> Context:
     """Return the context of the current application."""
-    return cast(Context, current_app.extensions[EXTENSION])
+    return context_of(current_app)
 
 
 def file_services() -> FileServices:
@@ -95,8 +106,28 @@ def operation_services() -> OperationServices:
     return context().operations
 
 
+class _Addressed(msgspec.Struct):
+    """The parameters of an address, as far as they decide who may ask for it."""
+
+    project: str | None = None
+
+
+def identity() -> UserIdentity:
+    """Return who this request is."""
+    return identity_of(request.environ)
+
+
 def caller() -> Caller:
-    """Return on whose behalf this request acts."""
-    forwarded = request.headers.getlist("X-Forwarded-For")
-    address = address_of(request.environ.get("REMOTE_ADDR", ""), ",".join(forwarded), context().proxies)
-    return replace(LOCAL_CALLER, address=address)
+    """Return on whose behalf this request acts: in the project of its address, or that it names, or in its only one.
+
+    Raise UnknownProject for a project that is not its own.
+    """
+    if "caller" not in g:
+        named = msgspec.convert(request.view_args or {}, _Addressed).project or project_of(request.environ)
+        forwarded = ",".join(request.headers.getlist("X-Forwarded-For"))
+        address = address_of(request.environ.get("REMOTE_ADDR", ""), forwarded, context().proxies)
+        acting = identity().act_in(named, address)
+        if named is not None and named not in identity().projects and not context().identification.is_project(named):
+            raise UnknownProject
+        g.caller = acting
+    return cast(Caller, g.caller)

@@ -21,17 +21,14 @@ def session_of(token: str) -> str:
     return hmac.new(token.encode(), b"windtunnel session cookie", "sha256").hexdigest()
 
 
-def authenticated(environ: Mapping[str, Any], token: str) -> bool:
-    """Return whether a request, whose origin has been checked, has the token or a session for it.
+def is_meant(environ: Mapping[str, Any]) -> bool:
+    """Return whether a request, whose origin has been checked, was meant by who has its credential.
 
     A browser sends its cookie with requests that it did not mean, so one that changes something must also come from a
     page of this server, which only browsers of the last years tell (Fetch Metadata), or which its Origin tells.
     """
-    sent = credential_of(environ)
-    if not is_right(sent, token):
-        return False
     return (
-        sent.bearer
+        credential_of(environ).bearer
         or environ["REQUEST_METHOD"] in SAFE_METHODS
         or "HTTP_ORIGIN" in environ
         or environ.get("HTTP_SEC_FETCH_SITE") == "same-origin"
@@ -68,8 +65,8 @@ def cookie_of(header: str) -> str:
     return morsel.value if morsel is not None else ""
 
 
-def set_cookie(token: str, *, secure: bool) -> str:
-    """Return the Set-Cookie header that begins a session; an empty token ends it."""
-    lifetime = f"Max-Age={SESSION_TTL if token else 0}"
+def set_cookie(session: str, *, secure: bool) -> str:
+    """Return the Set-Cookie header that begins a session; an empty text ends it."""
+    lifetime = f"Max-Age={SESSION_TTL if session else 0}"
     attributes = ["Path=/", lifetime, "HttpOnly", "SameSite=Strict", *(["Secure"] if secure else [])]
-    return "; ".join([f"{COOKIE}={session_of(token) if token else ''}", *attributes])
+    return "; ".join([f"{COOKIE}={session}", *attributes])

@@ -10,8 +10,9 @@ from flask import Response, send_from_directory
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from api.blueprint import json_response
+from api.blueprint import json_response, needs
 from common.errors import NotFound
+from core.domain.access.roles import Verb
 
 #: Files of Swagger UI that are served.
 SWAGGER_UI_ASSETS = {"swagger-ui.css", "swagger-ui-bundle.js"}
@@ -23,16 +24,19 @@ def pages(document: Callable[[], dict[str, Any]], registry: CollectorRegistry) -
     swagger_ui = Path(str(files("flask_swagger_ui"))) / "dist"
 
     @blueprint.get("/docs/<asset>")
+    @needs(None)
     def asset(asset: str) -> Response:
         if asset not in SWAGGER_UI_ASSETS:
             raise NotFound()
         return send_from_directory(swagger_ui, asset, max_age=3600)
 
     @blueprint.get("/openapi.json")
+    @needs(None)
     def openapi() -> Response:
         return json_response(document())
 
     @blueprint.get("/metrics")
+    @needs(Verb.OPERATE)
     def metrics() -> Response:
         return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 

@@ -32,6 +32,11 @@ PARAMETERS: Mapping[tuple[str, str], tuple[str, str | int]] = {
     ("datasets", "index"): ("Number of the scenario in the dataset, from 0.", 0),
     ("datasets", "file"): ("Path of the file in the dataset, which may contain folders.", "dataset.json"),
     ("uploads", "upload"): ("Id of the upload: the last part of its address.", EXAMPLE_ID),
+    ("projects", "project"): ("Name of the project.", "team-a"),
+    ("projects", "user"): ("Name of the user.", "ada"),
+    ("projects", "token"): ("Id of the token, as in the list of tokens.", EXAMPLE_ID),
+    ("users", "user"): ("Name of the user.", "ada"),
+    ("users", "token"): ("Id of the token or the session, as in the list of tokens.", EXAMPLE_ID),
     ("problems", "slug"): ("Name of the problem type: the last part of its address.", "unknown-dataset"),
 }
 

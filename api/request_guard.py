@@ -6,11 +6,13 @@ come from a page of the same origin.
 """
 
 import io
+import re
 from collections.abc import Callable, Collection, Iterable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from api.credentials import authenticated, credential_of
+from api.credentials import credential_of, is_meant
+from api.identification import ANYBODY, IDENTITY, Identification, OneToken, take_project
 from api.problems import LengthRequired, encode
 from common.errors import (
     BadRequest,
@@ -54,10 +56,17 @@ IsPage = Callable[[str], bool]
 
 
 def check_head(
-    environ: "WSGIEnvironment", names: Collection[str], token: str, is_page: IsPage = lambda path: False
+    environ: "WSGIEnvironment",
+    names: Collection[str],
+    identification: Identification,
+    is_page: IsPage = lambda path: False,
+    *,
+    io: bool = True,
 ) -> PlatformError | None:
     """Check a request's head, without reading its body; return the error, or None if the request is accepted.
 
+    An accepted request has its identity in the environment. ``io``: whether the database may be asked for it; else a
+    request of a user who was not seen in the last second is accepted without one, and is checked again.
     ``is_page``: whether a path is one of the web page. Its documents are served without a token, because they have
     nothing but what the API gives their reader, and a link from another site may lead to them.
     """
@@ -78,16 +87,50 @@ def check_head(
         page and follows_link(environ)
     ):
         return Forbidden()
-    if token and not page and environ.get("PATH_INFO") not in PROBES and not authenticated(environ, token):
-        sent = credential_of(environ)
-        if sent.bearer and sent.value:
-            return Unauthorized("The token of this request is not that of this server (WINDTUNNEL_TOKEN).")
-        return Unauthorized("This server requires its token: send `Authorization: Bearer <token>`.")
+    if IDENTITY not in environ:
+        open_to_all = page or environ.get("PATH_INFO") in PROBES
+        if refusal := _let_in(environ, identification, io=io) if not open_to_all else None:
+            return refusal
+        if open_to_all:
+            environ[IDENTITY] = ANYBODY
     if environ.get("HTTP_CONTENT_ENCODING", "identity").strip().lower() != "identity":
         return UnsupportedMedia("Send the body uncompressed, without a Content-Encoding.")
     if environ.get("CONTENT_LENGTH") and environ.get("HTTP_TRANSFER_ENCODING"):
         return BadRequest("Send a Content-Length or a Transfer-Encoding, not both.")
     return None
+
+
+#: The request by which a new user gets his first token, for his invitation.
+_INVITATION_LINE = re.compile(r"POST /v1/users/[a-z0-9-]{1,40}/tokens")
+
+
+def _line(environ: "WSGIEnvironment") -> str:
+    return f"{environ['REQUEST_METHOD']} {environ.get('PATH_INFO', '')}"
+
+
+def _let_in(environ: "WSGIEnvironment", identification: Identification, *, io: bool) -> PlatformError | None:
+    """Put the identity of a request, and the project that it names, into its environment; return why it has none."""
+    try:
+        known = identification.recall(environ)
+        if known is None and not io:
+            return None
+        [identity] = known if known is not None else (identification.identify(environ),)
+        if identity is None and identification.accounts and _INVITATION_LINE.fullmatch(_line(environ)):
+            identity = None if credential_of(environ).value else ANYBODY
+        if identity is not None and (identity.by == "nothing" or is_meant(environ)):
+            take_project(environ)
+            environ[IDENTITY] = identity
+            return None
+    except PlatformError as error:  # the database is away, or the request names two projects
+        return error
+    sent = credential_of(environ)
+    if sent.bearer and sent.value and identification.accounts:
+        return Unauthorized("The token of this request is not valid: it was revoked, has expired, or is none.")
+    if sent.bearer and sent.value:
+        return Unauthorized("The token of this request is not that of this server (WINDTUNNEL_TOKEN).")
+    if identification.accounts:
+        return Unauthorized("Send a token, `Authorization: Bearer <token>`; docs/accounts.md says how you get one.")
+    return Unauthorized("This server requires its token: send `Authorization: Bearer <token>`.")
 
 
 def follows_link(environ: "WSGIEnvironment") -> bool:
@@ -109,11 +152,15 @@ def origins(scheme: str, host: str, authority: str) -> set[str]:
 
 
 def head_check(
-    names: Iterable[str], token: str, is_page: IsPage = lambda path: False
+    names: Iterable[str],
+    identification: Identification,
+    is_page: IsPage = lambda path: False,
+    *,
+    io: bool = True,
 ) -> "Callable[[WSGIEnvironment], PlatformError | None]":
-    """Return `check_head` for a server's own names, besides those of loopback, its token and its web page."""
+    """Return `check_head` for a server's own names, besides those of loopback, its identities and its web page."""
     known = LOOPBACK | {name.lower() for name in names}
-    return lambda environ: check_head(environ, known, token, is_page)
+    return lambda environ: check_head(environ, known, identification, is_page, io=io)
 
 
 def encode_refusal(error: PlatformError) -> tuple[int, bytes, dict[str, str]]:
@@ -189,11 +236,11 @@ class RequestGuard:
         app: "WSGIApplication",
         *,
         names: Iterable[str] = (),
-        token: str = "",
+        identification: Identification | None = None,
         is_page: IsPage = lambda path: False,
     ) -> None:
         self._app = app
-        self._check = head_check(names, token, is_page)
+        self._check = head_check(names, identification or OneToken(""), is_page)
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         def guarded(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:

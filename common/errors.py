@@ -47,7 +47,7 @@ class Forbidden(PlatformError):
 
 
 class NotPermitted(PlatformError):
-    """You may not do this here. A maintainer of the project can give you a role that may (docs/accounts.md)."""
+    """You may not do this here. A maintainer of the project gives roles; `GET /v1/session` lists yours."""
 
 
 class ProjectRequired(BadRequest):

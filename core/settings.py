@@ -160,6 +160,9 @@ class Settings:
     names: tuple[str, ...] = ()
     #: Bearer token that every request must have; required when other machines can reach the server.
     token: str = field(default="", repr=False)
+    #: ``yes``: people sign in, and what they have belongs to projects (docs/accounts.md). Without, all who have the
+    #: token are one person.
+    multi_user: bool = False
     #: ``yes``: serve every client without a token, for a trial in a closed network.
     anonymous: bool = False
     #: ``auto``: the strongest sandbox of this machine, refusing models with code if it is weak; ``none``: no sandbox.
@@ -249,7 +252,7 @@ class Settings:
             networks(settings.trusted_proxies)
         except ValueError as error:
             raise ValueError(f"{PREFIX}TRUSTED_PROXIES: {error}") from None
-        if settings.host not in LOOPBACK and not settings.token and not settings.anonymous:
+        if settings.host not in LOOPBACK and not (settings.token or settings.anonymous or settings.multi_user):
             raise ValueError(
                 f"{PREFIX}HOST: {settings.host} can be reached by others; set {PREFIX}TOKEN to a secret first"
             )

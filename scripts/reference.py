@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from scripts import chart, cli_page, dashboard, errors_page, metrics_page, operations_page, settings, states
+from scripts import chart, cli_page, dashboard, errors_page, metrics_page, operations_page, roles, settings, states
 
 PAGES: Mapping[Path, Callable[[], str]] = {
     Path("docs/settings.md"): settings.page,
@@ -12,6 +12,7 @@ PAGES: Mapping[Path, Callable[[], str]] = {
     Path("docs/reference/cli.md"): cli_page.page,
     Path("docs/reference/metrics.md"): metrics_page.page,
     Path("docs/reference/errors.md"): errors_page.page,
+    Path("docs/reference/roles.md"): roles.page,
     Path("docs/reference/operations.md"): operations_page.page,
     Path("helm/files/grafana-dashboard.json"): dashboard.page,
     chart.SCHEMA: chart.schema,

@@ -16,7 +16,7 @@ from core.store.database import Database
 from datasets.objectstore import ObjectStore, open_store
 from runtimes.harness import sandbox
 from runtimes.packages.package_options import PackageOptions
-from server import role_health
+from server import first_operator, role_health
 from server.home import UMASK
 
 if TYPE_CHECKING:
@@ -221,12 +221,17 @@ def disk_problem(home: Path) -> str | None:
 
 def create_flask(platform: "Platform", settings: Settings, confinement: dict[str, Any] | None = None) -> "Flask":
     """Build the public application, API and web page, on open services."""
-    from api import application
+    from api import application, identification
     from api.context import Context
     from api.request_guard import RequestGuard
     from web import application as web
     from web.mounting import mount
 
+    identities: identification.Identification = identification.OneToken(settings.token)
+    if settings.multi_user:
+        access, proxies = platform.access, networks(settings.trusted_proxies)
+        first_operator.begin(access.accounts, settings.home.resolve(), settings.token)
+        identities = identification.ByAccounts(access.authentication, access.accounts, proxies)
     spool = settings.home.resolve() / "uploads"
     spool.mkdir(parents=True, exist_ok=True)
     flask = application.create(
@@ -243,7 +248,8 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
             streams=settings.streams,
             spool=spool,
             sandbox=confinement or {},
-            token=settings.token,
+            identification=identities,
+            accounts=platform.access.accounts if settings.multi_user else None,
             proxies=networks(settings.trusted_proxies),
             checks=checks(platform) | {"disk": lambda: disk_problem(settings.home)},
         )

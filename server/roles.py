@@ -70,7 +70,7 @@ def runner_api(settings: Settings) -> int:
 
 def create_api(settings: Settings) -> "Gateway":
     """Build the public application; called by granian before it listens."""
-    from api import tus
+    from api import context, tus
     from api.request_guard import encode_refusal, head_check
     from common.client_addresses import networks
     from server import composition
@@ -79,14 +79,16 @@ def create_api(settings: Settings) -> "Gateway":
     from web.paths import SIGN_IN, is_page
 
     _prepare_server("api", settings)
+    application = composition.create_api()
+    identification = context.context_of(application).identification
     return Gateway(
-        composition.create_api(),
+        application,
         threads=settings.streams + 64,  # each stream blocks a thread; 64 remain for other requests
         limits=_body_limits(settings),
         answer=encode_refusal,
         rules=HeadRules(
-            delay=TokenCheck(settings.token, networks(settings.trusted_proxies), SIGN_IN),
-            refuse=head_check(settings.names, settings.token, is_page),
+            delay=TokenCheck(identification, networks(settings.trusted_proxies), SIGN_IN),
+            refuse=head_check(settings.names, identification, is_page, io=False),
             is_upload=tus.is_upload,
         ),
     )

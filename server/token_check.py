@@ -3,12 +3,17 @@
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from api.credentials import credential_of, is_right
+from api.credentials import credential_of
+from api.identification import Identification
 from common.client_addresses import Network, address_of
 from common.errors import PlatformError, TooManyGuesses
 from server.token_guesses import LONGEST, MOST_WAITING, TokenGuesses
+
+#: Tokens that are looked up in the database at the same time.
+LOOKUPS = 4
 
 
 class TokenCheck:
@@ -18,23 +23,28 @@ class TokenCheck:
     attempt counts as a wrong token.
     """
 
-    def __init__(self, token: str, proxies: Collection[Network] = (), form: str = "") -> None:
-        self._token = token
+    def __init__(self, identification: Identification, proxies: Collection[Network] = (), form: str = "") -> None:
+        self._identification = identification
         self._proxies = proxies
         self._form = form
         self._guesses = TokenGuesses()
+        self._lookups = ThreadPoolExecutor(LOOKUPS, "token")
         self._waiting: Counter[str] = Counter()
 
     async def __call__(self, environ: Mapping[str, Any]) -> PlatformError | None:
         """Return the error that refuses the request unseen, because too many of its caller wait."""
-        if not self._token:
+        if self._identification.open_to_all:
             return None
         sent = credential_of(environ)
         by_form = environ["REQUEST_METHOD"] == "POST" and environ["PATH_INFO"] == self._form
         if not (sent.value or by_form):
             return None
-        right = not by_form and is_right(sent, self._token)
-        now = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        try:
+            right = not by_form and await self._is_valid(environ, loop)
+        except PlatformError as error:
+            return error
+        now = loop.time()
         caller = address_of(environ["REMOTE_ADDR"], environ.get("HTTP_X_FORWARDED_FOR", ""), self._proxies)
         if delay := self._guesses.delay(caller, b"" if by_form else sent.value, now, right=right):
             if self._waiting[caller] >= MOST_WAITING:
@@ -49,3 +59,10 @@ class TokenCheck:
         if not by_form:
             self._guesses.checked(caller, sent.value, right=right)
         return None
+
+    async def _is_valid(self, environ: Mapping[str, object], loop: asyncio.AbstractEventLoop) -> bool:
+        """Return whether a credential is valid; the database is asked for it outside of the event loop."""
+        known = self._identification.recall(environ)
+        if known is None:
+            known = (await loop.run_in_executor(self._lookups, self._identification.identify, environ),)
+        return known[0] is not None

@@ -13,6 +13,7 @@ from api.problems import describe
 from api.schemas.bulk import BulkRetrySchema, BulkSchema, OutcomesSchema
 from api.simulation_filters import listing_of
 from common.errors import Invalid, TooLarge, UnsupportedMedia
+from core.domain.access.roles import Verb
 from core.domain.scheduling.states import State
 from core.services.simulations.bulk import CANCELLED_BY_DEFAULT, RETRIED_BY_DEFAULT, Outcome, Status
 
@@ -59,6 +60,7 @@ def described(outcomes: Sequence[Outcome], next: str | None) -> dict[str, Any]:
     OUTCOMES,
     body={"application/json": BulkSchema},
     errors=[Invalid, TooLarge, UnsupportedMedia],
+    verb=Verb.CHANGE,
 )
 def cancel_simulations() -> dict[str, Any]:
     """Cancel many simulations
@@ -76,6 +78,7 @@ def cancel_simulations() -> dict[str, Any]:
     OUTCOMES,
     body={"application/json": BulkRetrySchema},
     errors=[Invalid, TooLarge, UnsupportedMedia],
+    verb=Verb.SUBMIT,
 )
 def retry_simulations() -> dict[str, Any]:
     """Retry many simulations

@@ -35,6 +35,7 @@ from common.errors import (
     TooManyStreams,
     UnknownComparison,
 )
+from core.domain.access.roles import Verb
 from core.domain.comparisons.comparison_requests import ComparisonRequest
 from core.domain.comparisons.comparison_states import ComparisonState
 
@@ -76,6 +77,7 @@ def list_comparisons(query: dict[str, Any]) -> Response:
     ),
     body={"application/json": ComparisonRequestSchema},
     errors=[*RESOLUTION_ERRORS, Gone, IdempotencyMismatch, Invalid],
+    verb=Verb.SUBMIT,
 )
 @blueprint.takes(IdempotencyHeaders, location="headers")
 def create_comparison(headers: dict[str, Any]) -> Response:
@@ -132,6 +134,7 @@ def get_comparison(id: str) -> dict[str, Any]:
     "DELETE /<id:id>",
     Success(status=204, description="The comparison and its simulations are deleted."),
     errors=[UnknownComparison, NotFinished],
+    verb=Verb.CHANGE,
 )
 def delete_comparison(id: str) -> None:
     """Delete a comparison that has ended, and its simulations
@@ -146,6 +149,7 @@ def delete_comparison(id: str) -> None:
     CHANGED,
     body={"application/json": JoiningModelsSchema},
     errors=[*RESOLUTION_ERRORS, Conflict, IllegalTransition, Invalid, UnknownComparison],
+    verb=Verb.SUBMIT,
 )
 def add_comparison_models(id: str) -> dict[str, Any]:
     """Let models join a comparison
@@ -157,7 +161,7 @@ def add_comparison_models(id: str) -> dict[str, Any]:
     return services().comparisons.add_models(caller(), id, values["models"], values.get("runtimes", {}))
 
 
-@blueprint.operation("POST /<id:id>/cancel", CHANGED, errors=[UnknownComparison, IllegalTransition])
+@blueprint.operation("POST /<id:id>/cancel", CHANGED, errors=[UnknownComparison, IllegalTransition], verb=Verb.CHANGE)
 def cancel_comparison(id: str) -> dict[str, Any]:
     """Cancel a comparison and its simulations
 
@@ -166,7 +170,7 @@ def cancel_comparison(id: str) -> dict[str, Any]:
     return services().comparisons.cancel(caller(), id)
 
 
-@blueprint.operation("POST /<id:id>/retry", CHANGED, errors=[UnknownComparison, IllegalTransition])
+@blueprint.operation("POST /<id:id>/retry", CHANGED, errors=[UnknownComparison, IllegalTransition], verb=Verb.SUBMIT)
 def retry_comparison(id: str) -> dict[str, Any]:
     """Let models that failed or were cancelled go on where they stopped
 

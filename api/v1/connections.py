@@ -22,6 +22,8 @@ from common.errors import (
     UnknownTask,
     UnsupportedMedia,
 )
+from core.domain.access.roles import Verb
+from runtimes.harness.runner.runner_api_messages import PiecesHeader
 
 blueprint = Blueprint(
     "connections", __name__, url_prefix="/v1/simulations/<id:id>", description="Connections to ports of programs."
@@ -56,6 +58,7 @@ class PieceNumber(msgspec.Struct):
         UnknownTask,
         UnsupportedMedia,
     ],
+    verb=Verb.CHANGE,
 )
 def open_connection(id: str, task: int) -> dict[str, object]:
     """Connect to a port of a program that runs
@@ -74,6 +77,7 @@ def open_connection(id: str, task: int) -> dict[str, object]:
     body={"application/octet-stream": BINARY},
     body_required=False,
     errors=[TooLarge],
+    verb=Verb.CHANGE,
 )
 @blueprint.takes(PieceQuerySchema)
 def send_piece(query: object, id: str, connection: str) -> dict[str, object]:
@@ -82,6 +86,8 @@ def send_piece(query: object, id: str, connection: str) -> dict[str, object]:
     At most 256 KiB. A piece without bytes says that no more follow. A piece that is sent again changes nothing.
     """
     number = msgspec.convert(query, PieceNumber).number
+    if not services().looks.is_connected(caller(), id, connection):
+        return {"accepted": False, "over": True}
     answer = services().looks.tunnels.push(id, connection, "person", number, raw_body())
     return {"accepted": answer.accepted, "over": answer.over}
 
@@ -97,6 +103,7 @@ def send_piece(query: object, id: str, connection: str) -> dict[str, object]:
         },
     ),
     errors=[TooManyStreams],
+    verb=Verb.CHANGE,
 )
 @blueprint.takes(PieceQuerySchema)
 def receive_pieces(query: object, id: str, connection: str) -> Response:
@@ -106,18 +113,24 @@ def receive_pieces(query: object, id: str, connection: str) -> Response:
     """
     require_free_stream()
     number = msgspec.convert(query, PieceNumber).number
-    pieces, data = services().looks.tunnels.pull(id, connection, "person", number)
+    pieces, data = PiecesHeader(number, over=True), b""
+    if services().looks.is_connected(caller(), id, connection):
+        pieces, data = services().looks.tunnels.pull(id, connection, "person", number)
     state = "over" if pieces.over else "ended" if pieces.end else "open"
     headers = {**SANDBOXED, "Cache-Control": "no-store", "Next-Piece": str(pieces.next), "Connection-State": state}
     return Response(data, headers=headers, content_type="application/octet-stream")
 
 
 @blueprint.operation(
-    "DELETE /connections/<id:connection>", Success(status=204, description="The connection is over."), errors=[]
+    "DELETE /connections/<id:connection>",
+    Success(status=204, description="The connection is over."),
+    errors=[],
+    verb=Verb.CHANGE,
 )
 def close_connection(id: str, connection: str) -> None:
     """Close a connection
 
     One that is over already is not an error.
     """
-    services().looks.tunnels.close(id, connection)
+    if services().looks.is_connected(caller(), id, connection):
+        services().looks.tunnels.close(id, connection)

@@ -48,6 +48,7 @@ from common.errors import (
     UnknownUpload,
     UnsupportedMedia,
 )
+from core.domain.access.roles import Verb
 
 blueprint = Blueprint(
     "datasets", __name__, url_prefix="/v1/datasets", description="Sets of scenarios with their files."
@@ -84,6 +85,7 @@ def list_datasets(query: dict[str, Any]) -> Response:
     ),
     body={"application/json": RegistrationSchema},
     errors=REGISTRATION_ERRORS,
+    verb=Verb.UPLOAD,
 )
 def register_dataset() -> Response:
     """Register a dataset, or its next version
@@ -108,7 +110,10 @@ def get_dataset(dataset: str) -> dict[str, Any]:
 
 
 @blueprint.operation(
-    "DELETE /<ref:dataset>", Success(status=204, description="Deleted."), errors=[UnknownDataset, InUse, Invalid]
+    "DELETE /<ref:dataset>",
+    Success(status=204, description="Deleted."),
+    errors=[UnknownDataset, InUse, Invalid],
+    verb=Verb.CHANGE,
 )
 def delete_dataset(dataset: str) -> None:
     """Delete a version, or with a name alone all versions of a dataset
@@ -138,6 +143,7 @@ def list_dataset_versions(query: dict[str, Any], name: str) -> Response:
     Success(schema=DatasetSchema, plain=True, description="The version that the tag now refers to."),
     body={"application/json": TagSchema},
     errors=(*VERSION_ERRORS, Invalid, UnsupportedMedia),
+    verb=Verb.CHANGE,
 )
 def put_dataset_tag(name: str, tag: str) -> dict[str, Any]:
     """Set a tag to a version
@@ -148,7 +154,10 @@ def put_dataset_tag(name: str, tag: str) -> dict[str, Any]:
 
 
 @blueprint.operation(
-    "DELETE /<name:name>/tags/<name:tag>", Success(status=204, description="Deleted."), errors=[NotFound]
+    "DELETE /<name:name>/tags/<name:tag>",
+    Success(status=204, description="Deleted."),
+    errors=[NotFound],
+    verb=Verb.CHANGE,
 )
 def delete_dataset_tag(name: str, tag: str) -> None:
     """Delete a tag
@@ -293,6 +302,7 @@ def get_dataset_prefetch(dataset: str) -> dict[str, Any]:
         description="The version is being fetched; poll this address for the state.",
     ),
     errors=VERSION_ERRORS,
+    verb=Verb.SUBMIT,
 )
 def prefetch_dataset(dataset: str) -> dict[str, Any]:
     """Fetch a version into this node's cache before it is simulated

@@ -8,6 +8,7 @@ from api.context import caller
 from api.context import operation_services as services
 from api.schemas.catalogue import DrainSchema, ExecutorListSchema, ExecutorSchema
 from common.errors import Invalid, TooLarge, UnknownExecutor, UnsupportedMedia
+from core.domain.access.roles import Verb
 from core.services.scheduling.executors import ExecutorState
 
 blueprint = Blueprint("executors", __name__, url_prefix="/v1", description="Places that simulations run on.")
@@ -33,6 +34,7 @@ def list_executors() -> dict[str, Any]:
     body={"application/json": DrainSchema},
     body_required=False,
     errors=[Invalid, TooLarge, UnknownExecutor, UnsupportedMedia],
+    verb=Verb.OPERATE,
 )
 def drain_executor(name: str) -> ExecutorState:
     """Drain an executor
@@ -44,7 +46,7 @@ def drain_executor(name: str) -> ExecutorState:
     return services().executors.drain(caller(), name, reason=options.get("reason", ""))
 
 
-@blueprint.operation("POST /executors/<name:name>/undrain", EXECUTOR, errors=[UnknownExecutor])
+@blueprint.operation("POST /executors/<name:name>/undrain", EXECUTOR, errors=[UnknownExecutor], verb=Verb.OPERATE)
 def undrain_executor(name: str) -> ExecutorState:
     """Give a drained executor simulations again
 

@@ -11,6 +11,7 @@ from api.context import caller
 from api.context import submission_services as services
 from api.schemas.models import ImportRequest, ImportSchema
 from common.errors import Invalid, UnknownImport, UnsupportedMedia
+from core.domain.access.roles import Verb
 
 blueprint = Blueprint("imports", __name__, url_prefix="/v1/imports", description="Imports of models by reference.")
 
@@ -36,6 +37,7 @@ def accepted(document: Mapping[str, Any]) -> Response:
     ),
     body={"application/json": ImportRequest},
     errors=[Invalid, UnsupportedMedia],
+    verb=Verb.UPLOAD,
 )
 def import_model() -> Response:
     """Import a model by reference

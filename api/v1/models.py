@@ -51,6 +51,7 @@ from common.errors import (
     UnsupportedMedia,
     UploadUnfinished,
 )
+from core.domain.access.roles import Verb
 from core.domain.submissions.records import Model
 
 blueprint = Blueprint(
@@ -117,6 +118,7 @@ def list_models(query: dict[str, Any]) -> Response:
     Success(schema=ModelSchema, status=201, description="The model is created.", headers=CREATED),
     body={"application/json": ModelFromUpload},
     errors=(*CREATION_ERRORS, UnknownUpload, UploadUnfinished, Gone, UnknownTransfer, DigestMismatch),
+    verb=Verb.UPLOAD,
 )
 def create_model() -> Response:
     """Create a model from a finished upload or from a transfer
@@ -140,6 +142,7 @@ def get_model(model: str) -> Model:
     Success(schema=ModelSchema, status=201, description="The model is created.", headers=CREATED),
     body={"application/octet-stream": BINARY},
     errors=(*CREATION_ERRORS, LengthRequired),
+    verb=Verb.UPLOAD,
 )
 @blueprint.takes(ModelPutQuery)
 def put_model(query: dict[str, Any], model: str) -> Response:
@@ -155,6 +158,7 @@ def put_model(query: dict[str, Any], model: str) -> Response:
     "DELETE /<ref:model>",
     Success(status=204, description="The model is deleted."),
     errors=[UnknownModel, InUse, ShippedModel],
+    verb=Verb.CHANGE,
 )
 def delete_model(model: str) -> None:
     """Delete a model
@@ -170,6 +174,7 @@ def delete_model(model: str) -> None:
     Success(schema=ModelSchema, description="The version that the tag now refers to."),
     body={"application/json": ModelTagSchema},
     errors=(UnknownModel, ShippedModel, Invalid, UnsupportedMedia),
+    verb=Verb.CHANGE,
 )
 def put_model_tag(name: str, tag: str) -> Model:
     """Set a tag to a version of a model
@@ -181,7 +186,10 @@ def put_model_tag(name: str, tag: str) -> Model:
 
 
 @blueprint.operation(
-    "DELETE /<name:name>/tags/<name:tag>", Success(status=204, description="Deleted."), errors=[NotFound]
+    "DELETE /<name:name>/tags/<name:tag>",
+    Success(status=204, description="Deleted."),
+    errors=[NotFound],
+    verb=Verb.CHANGE,
 )
 def delete_model_tag(name: str, tag: str) -> None:
     """Delete a tag of a model

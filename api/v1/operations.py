@@ -14,7 +14,9 @@ from common.errors import NotFound
 blueprint = Blueprint("operations", __name__, description="Health of the platform, and problem types.")
 
 
-@blueprint.operation("GET /healthz", Success(schema=HealthSchema, plain=True, description="The process is alive."))
+@blueprint.operation(
+    "GET /healthz", Success(schema=HealthSchema, plain=True, description="The process is alive."), verb=None
+)
 def get_health() -> dict[str, Any]:
     """Get the liveness of this process
 
@@ -33,6 +35,7 @@ def get_health() -> dict[str, Any]:
             "content": {"application/json": {"schema": ReadinessSchema}},
         }
     },
+    verb=None,
 )
 def get_readiness() -> Response:
     """Get the readiness of this process, and the sandbox level of this machine
@@ -52,6 +55,7 @@ def get_readiness() -> Response:
     "GET /problems/<name:slug>",
     Success(schema=ProblemKindSchema, plain=True, description="The problem type."),
     errors=[NotFound],
+    verb=None,
 )
 def get_problem(slug: str) -> dict[str, Any]:
     """Get the description of a problem type

@@ -33,6 +33,7 @@ from common.errors import (
     TooManyStreams,
     UnknownPipeline,
 )
+from core.domain.access.roles import Verb
 from core.domain.comparisons.comparison_requests import ComparisonRequest
 from core.domain.pipelines.pipeline_requests import PipelineRequest, StepRequest
 from core.domain.pipelines.references import Placeholders
@@ -140,6 +141,7 @@ def list_pipelines(query: dict[str, object]) -> Response:
     ),
     body={"application/json": PipelineRequestSchema},
     errors=[*RESOLUTION_ERRORS, Gone, IdempotencyMismatch, Invalid],
+    verb=Verb.SUBMIT,
 )
 @blueprint.takes(IdempotencyHeaders, location="headers")
 def create_pipeline(headers: dict[str, str]) -> Response:
@@ -179,6 +181,7 @@ def get_pipeline(id: str) -> dict[str, object]:
     "DELETE /<id:id>",
     Success(status=204, description="The pipeline is deleted."),
     errors=[UnknownPipeline, NotFinished],
+    verb=Verb.CHANGE,
 )
 def delete_pipeline(id: str) -> None:
     """Delete a pipeline that has ended
@@ -189,7 +192,9 @@ def delete_pipeline(id: str) -> None:
     services().pipelines.delete(caller(), id)
 
 
-@blueprint.operation("POST /<id:id>/cancel", CHANGED_PIPELINE, errors=[UnknownPipeline, IllegalTransition])
+@blueprint.operation(
+    "POST /<id:id>/cancel", CHANGED_PIPELINE, errors=[UnknownPipeline, IllegalTransition], verb=Verb.CHANGE
+)
 def cancel_pipeline(id: str) -> dict[str, object]:
     """Cancel a pipeline, and what its steps have submitted
 
@@ -203,6 +208,7 @@ def cancel_pipeline(id: str) -> dict[str, object]:
     CHANGED_PIPELINE,
     body={"application/json": PipelineRetrySchema},
     errors=[UnknownPipeline, IllegalTransition, Invalid],
+    verb=Verb.SUBMIT,
 )
 def retry_pipeline(id: str) -> dict[str, object]:
     """Run steps of a pipeline that has ended again

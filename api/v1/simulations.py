@@ -57,6 +57,7 @@ from common.errors import (
     UnsupportedMedia,
     UploadUnfinished,
 )
+from core.domain.access.roles import Verb
 from core.domain.scheduling.states import State
 from core.domain.submissions.records import Simulation
 from core.services.analysis.comparison import Asked
@@ -139,6 +140,7 @@ def list_simulations(query: dict[str, Any]) -> Response:
     ),
     body={"application/json": SubmissionSchema},
     errors=SUBMISSION_ERRORS,
+    verb=Verb.SUBMIT,
 )
 @blueprint.takes(SubmissionHeaders, location="headers")
 def create_simulation(headers: dict[str, Any]) -> Response:
@@ -202,6 +204,7 @@ def get_simulation(id: str) -> Simulation:
     Success(schema=SimulationSchema, description="The change is requested; `workers` is the present number."),
     body={"application/json": WorkersSchema},
     errors=[IllegalTransition, Invalid, TooLarge, UnknownSimulation, UnsupportedMedia],
+    verb=Verb.CHANGE,
 )
 def resize_simulation(id: str) -> Simulation:
     """Change a simulation's number of workers while it runs
@@ -215,6 +218,7 @@ def resize_simulation(id: str) -> Simulation:
     "DELETE /<id:id>",
     Success(status=204, description="The simulation and its results are deleted."),
     errors=[UnknownSimulation, NotFinished],
+    verb=Verb.CHANGE,
 )
 def delete_simulation(id: str) -> None:
     """Delete a simulation that has ended
@@ -229,6 +233,7 @@ def delete_simulation(id: str) -> None:
     "POST /<id:id>/cancel",
     Success(schema=SimulationSchema, status=202, description="The cancellation is requested."),
     errors=[UnknownSimulation, IllegalTransition],
+    verb=Verb.CHANGE,
 )
 def cancel_simulation(id: str) -> Simulation:
     """Cancel a simulation
@@ -264,6 +269,7 @@ def cancel_simulation(id: str) -> Simulation:
         UnknownSimulation,
         UnsupportedMedia,
     ],
+    verb=Verb.SUBMIT,
 )
 @blueprint.takes(IdempotencyHeaders, location="headers")
 def retry_simulation(headers: dict[str, Any], id: str) -> Response:

@@ -18,6 +18,7 @@ from api.v1.models import CREATED as MODEL_CREATED
 from api.v1.models import CREATION_ERRORS, created, from_form
 from api.v1.simulations import CREATED, NEXT, SUBMISSION_ERRORS
 from common.errors import IdempotencyMismatch, NotAcceptable, StillRunning
+from core.domain.access.roles import Verb
 
 blueprint = Blueprint(
     "submissions", __name__, url_prefix="/v1", description="Checks, repetitions, and forms that contain a model."
@@ -28,7 +29,9 @@ CHECKED = Success(schema=DryRunSchema, plain=True, description="Whether the mode
 ACCEPTED = Success(status=201, schema=SimulationSchema, description="Accepted.", headers=CREATED, links=NEXT)
 
 
-@blueprint.operation("POST /checks", CHECKED, body={"application/json": SubmissionSchema}, errors=CHECK_ERRORS)
+@blueprint.operation(
+    "POST /checks", CHECKED, body={"application/json": SubmissionSchema}, errors=CHECK_ERRORS, verb=Verb.SUBMIT
+)
 def check_submission() -> Response:
     """Check with one real step whether a model loads and fits a dataset (dry run)
 
@@ -44,6 +47,7 @@ def check_submission() -> Response:
     body={"application/json": ModelCheckFields},
     body_required=False,
     errors=CHECK_ERRORS,
+    verb=Verb.SUBMIT,
 )
 def check_model(model: str) -> dict[str, Any]:
     """Find the datasets that a model fits
@@ -56,7 +60,9 @@ def check_model(model: str) -> dict[str, Any]:
     return {"items": checks_of(model, options.pop("datasets"), options)}
 
 
-@blueprint.operation("POST /reruns", ACCEPTED, body={"application/json": RerunSchema}, errors=SUBMISSION_ERRORS)
+@blueprint.operation(
+    "POST /reruns", ACCEPTED, body={"application/json": RerunSchema}, errors=SUBMISSION_ERRORS, verb=Verb.SUBMIT
+)
 @blueprint.takes(SubmissionHeaders, location="headers")
 def rerun_simulation(headers: dict[str, Any]) -> Response:
     """Repeat a simulation from the `simulation.json` of its archive
@@ -68,7 +74,11 @@ def rerun_simulation(headers: dict[str, Any]) -> Response:
 
 
 @blueprint.operation(
-    "POST /forms/simulations", ACCEPTED, body={"multipart/form-data": SubmissionForm}, errors=SUBMISSION_ERRORS
+    "POST /forms/simulations",
+    ACCEPTED,
+    body={"multipart/form-data": SubmissionForm},
+    errors=SUBMISSION_ERRORS,
+    verb=Verb.SUBMIT,
 )
 @blueprint.takes(SubmissionHeaders, location="headers")
 def submit_form(headers: dict[str, Any]) -> Response:
@@ -79,7 +89,9 @@ def submit_form(headers: dict[str, Any]) -> Response:
     return submit(*receive_form(), key=headers.get("idempotency_key"), prefer=headers.get("prefer"))
 
 
-@blueprint.operation("POST /forms/checks", CHECKED, body={"multipart/form-data": SubmissionForm}, errors=CHECK_ERRORS)
+@blueprint.operation(
+    "POST /forms/checks", CHECKED, body={"multipart/form-data": SubmissionForm}, errors=CHECK_ERRORS, verb=Verb.SUBMIT
+)
 def check_form() -> Response:
     """Check with one real step whether the model in a form loads and fits a dataset (dry run)
 
@@ -94,6 +106,7 @@ def check_form() -> Response:
     Success(schema=ModelSchema, status=201, description="The model is created.", headers=MODEL_CREATED),
     body={"multipart/form-data": ModelForm},
     errors=CREATION_ERRORS,
+    verb=Verb.UPLOAD,
 )
 def upload_model() -> Response:
     """Create a model from a form that contains it

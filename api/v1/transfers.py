@@ -4,6 +4,7 @@ from api.blueprint import Blueprint, Success
 from api.context import file_services as services
 from api.schemas.transfers import TransferSchema
 from common.errors import NoDirectTransfer, StoreUnavailable
+from core.domain.access.roles import Verb
 from core.services.uploads.transfers import PresignedUpload
 
 blueprint = Blueprint(
@@ -15,6 +16,7 @@ blueprint = Blueprint(
     "POST",
     Success(schema=TransferSchema, status=201, description="The transfer, with its URL."),
     errors=[NoDirectTransfer, StoreUnavailable],
+    verb=Verb.UPLOAD,
 )
 def create_transfer() -> PresignedUpload:
     """Create a transfer: a presigned URL for a large file

@@ -33,6 +33,7 @@ from common.errors import (
     UploadsBusy,
     UploadUnfinished,
 )
+from core.domain.access.roles import Verb
 from core.domain.submissions.uploads import ALGORITHMS, Checksum, Upload
 
 blueprint = Blueprint("uploads", __name__, url_prefix=tus.PATH, description="Resumable uploads (tus 1.0).")
@@ -199,6 +200,7 @@ def list_uploads(query: dict[str, Any]) -> Response:
     body={tus.MEDIA_TYPE: BINARY},
     body_required=False,
     errors=(*APPEND_ERRORS, TooManyUploads, UploadUnfinished, Invalid),
+    verb=Verb.UPLOAD,
 )
 @requires_tus("Upload-Length", "Upload-Defer-Length", "Upload-Metadata", "Upload-Concat", "Upload-Checksum")
 def create_upload() -> Response:
@@ -266,6 +268,7 @@ def get_upload(upload: str) -> dict[str, Any]:
     Success(status=204, description="The bytes are stored.", headers=PROGRESS_HEADERS),
     body={tus.MEDIA_TYPE: BINARY},
     errors=(*APPEND_ERRORS, UnknownUpload, FinalUpload, Invalid),
+    verb=Verb.UPLOAD,
 )
 @requires_tus("Upload-Offset", "Upload-Length", "Upload-Checksum", required=["Upload-Offset"])
 def append_upload(upload: str) -> Response:
@@ -287,6 +290,7 @@ def append_upload(upload: str) -> Response:
     "DELETE /<id:upload>",
     Success(status=204, description="The upload is deleted."),
     errors=[UnknownUpload, Gone, InUse, TusVersion],
+    verb=Verb.CHANGE,
 )
 @requires_tus()
 def delete_upload(upload: str) -> None:

@@ -5,13 +5,16 @@ from typing import Any
 from api.blueprint import Blueprint, Success
 from api.context import operation_services as services
 from api.schemas.usage import CacheListSchema, QueueSchema, StorageSchema
+from core.domain.access.roles import Verb
 from core.services.operations.queue import QueueLoad
 
 blueprint = Blueprint("usage", __name__, url_prefix="/v1", description="Storage in use, caches and the queue.")
 
 
 @blueprint.operation(
-    "GET /storage", Success(schema=StorageSchema, description="Bytes by kind, the database, and the disks.")
+    "GET /storage",
+    Success(schema=StorageSchema, description="Bytes by kind, the database, and the disks."),
+    verb=Verb.OPERATE,
 )
 def get_storage() -> dict[str, Any]:
     """Get the storage in use
@@ -23,7 +26,9 @@ def get_storage() -> dict[str, Any]:
 
 
 @blueprint.operation(
-    "GET /caches", Success(schema=CacheListSchema, description="Every cache with its size, hits and misses.")
+    "GET /caches",
+    Success(schema=CacheListSchema, description="Every cache with its size, hits and misses."),
+    verb=Verb.OPERATE,
 )
 def list_caches() -> dict[str, Any]:
     """List the caches
@@ -34,7 +39,9 @@ def list_caches() -> dict[str, Any]:
     return services().cache_use.describe()
 
 
-@blueprint.operation("GET /queue", Success(schema=QueueSchema, description="What waits and why, and what runs."))
+@blueprint.operation(
+    "GET /queue", Success(schema=QueueSchema, description="What waits and why, and what runs."), verb=Verb.OPERATE
+)
 def get_queue() -> QueueLoad:
     """Get the queue: what waits, by reason, and what runs, by executor
 

@@ -100,7 +100,7 @@ def test_every_text_is_a_sentence(document: dict[str, Any]) -> None:
 UNITS: tuple[tuple[str, str, str], ...] = (
     (
         "seconds",
-        r"seconds|Flip\.at$|_time$|timeout|eta$|Retry-After|changes after$|changes Last-Event-ID$",
+        r"seconds|expires_in$|Flip\.at$|_time$|timeout|eta$|Retry-After|changes after$|changes Last-Event-ID$",
         r"\b(micro)?[Ss]econds\b",
     ),
     (

@@ -7,6 +7,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from api.identification import OneToken
 from api.request_guard import AnnouncedBody, RequestGuard, check_head, host_of
 from common.errors import Forbidden, TruncatedUpload
 from tests.api.answers import problem
@@ -54,7 +55,7 @@ def test_a_rebound_name_is_misdirected_for_reads_too(client: FlaskClient, host: 
 
 
 def test_a_configured_name_is_accepted() -> None:
-    assert check_head(environ(HTTP_HOST="lab.example:5000"), {"lab.example"}, "") is None
+    assert check_head(environ(HTTP_HOST="lab.example:5000"), {"lab.example"}, OneToken("")) is None
 
 
 @pytest.mark.parametrize("path", ["/1.0/simluation/tests", "/1.0/simulation/tests"])
@@ -87,9 +88,9 @@ def test_the_same_origin_is_accepted(client: FlaskClient) -> None:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_an_https_page_of_a_configured_name_is_accepted_behind_an_ingress(scheme: str) -> None:
     page = environ(HTTP_HOST="lab.example", HTTP_ORIGIN=f"{scheme}://lab.example", HTTP_SEC_FETCH_SITE="same-origin")
-    assert check_head(page, {"lab.example"}, "") is None
+    assert check_head(page, {"lab.example"}, OneToken("")) is None
     strange = page | {"HTTP_ORIGIN": f"{scheme}://lab.example.evil"}
-    assert isinstance(check_head(strange, {"lab.example"}, ""), Forbidden)
+    assert isinstance(check_head(strange, {"lab.example"}, OneToken("")), Forbidden)
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
@@ -111,7 +112,7 @@ def test_every_response_has_the_security_headers(client: FlaskClient) -> None:
 
 
 def test_every_request_except_probes_needs_the_token(application: Flask) -> None:
-    guarded = RequestGuard(application.wsgi_app, token="correct horse")
+    guarded = RequestGuard(application.wsgi_app, identification=OneToken("correct horse"))
     application.wsgi_app = guarded  # type: ignore[method-assign]
     client = application.test_client()
     assert client.get("/healthz").status_code == 200
@@ -132,7 +133,7 @@ def test_a_compressed_body_is_refused(client: FlaskClient) -> None:
 
 
 def test_a_body_with_two_lengths_is_refused() -> None:
-    refusal = check_head(environ(CONTENT_LENGTH="3", HTTP_TRANSFER_ENCODING="chunked"), {"localhost"}, "")
+    refusal = check_head(environ(CONTENT_LENGTH="3", HTTP_TRANSFER_ENCODING="chunked"), {"localhost"}, OneToken(""))
     assert refusal is not None and refusal.slug == "bad-request"
 
 

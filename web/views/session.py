@@ -36,7 +36,7 @@ def begin() -> Response | tuple[str, int]:
     except Refused as error:
         if error.status != 401:
             raise
-        problem = "This is not the token of the server. Its operator set it as WINDTUNNEL_TOKEN."
+        problem = "This is not the token of the server, nor that of a user: it may be revoked, or have expired."
         return render_template("sign-in.html", next=address, problem=problem), 401
     response = redirect(address, 303)
     for cookie in answer.headers.get_list("Set-Cookie"):

@@ -1,0 +1,229 @@
+"""Access with accounts: every route, by everybody, on what is own, of another project, and of nobody.
+
+The matrix is made of the routes: a new one is in it without a line here, and fails unless it has a verb.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from core.domain.access.roles import VERBS, AccessRole, Verb
+from core.services.platform import Platform
+from core.settings import Settings
+from server import composition as root
+
+OPERATOR = "a token that the operator has chosen"
+MODEL = b"class Model:\n    def act(self, observation):\n        return [0.0]\n"
+
+
+@dataclass
+class People:
+    """A platform with the projects `red` and `blue`, and a token of each role in each."""
+
+    app: Flask
+    tokens: Mapping[str, str]
+
+    def ask(self, who: str, method: str, path: str, **options: Any) -> TestResponse:
+        headers = {**options.pop("headers", {})}
+        if who:
+            headers["Authorization"] = f"Bearer {self.tokens.get(who, who)}"
+        return self.app.test_client().open(path, method=method, headers=headers, **options)
+
+
+@pytest.fixture
+def people(platform: Platform, settings: Settings) -> Iterator[People]:
+    app = root.create_flask(platform, replace(settings, token=OPERATOR, multi_user=True), {"level": 3, "missing": []})
+    people = People(app, {"operator": OPERATOR})
+    tokens = {"operator": OPERATOR}
+    for project in ("red", "blue"):
+        assert people.ask("operator", "POST", "/v1/projects", json={"name": project}).status_code == 201
+        for role in ("viewer", "submitter", "maintainer"):
+            made = people.ask("operator", "POST", f"/v1/projects/{project}/tokens", json={"name": role, "role": role})
+            assert made.status_code == 201, made.json
+            tokens[f"{project} {role}"] = made.json["token"]
+    people.tokens = tokens
+    yield people
+
+
+def own(people: People, project: str) -> dict[str, str]:
+    """Make one of everything in a project; return the parameters of addresses that name them."""
+    who = f"{project} submitter"
+    model = people.ask(who, "PUT", "/v1/models/brake", data=MODEL, headers={"Content-Type": "text/x-python"})
+    assert model.status_code == 201, model.json
+    simulation = people.ask(who, "POST", "/v1/simulations", json={"dataset": "noop", "model": "brake"})
+    assert simulation.status_code == 201, simulation.json
+    upload = people.ask(who, "POST", "/v1/uploads", headers={"Tus-Resumable": "1.0.0", "Upload-Length": "9"})
+    assert upload.status_code == 201
+    return {
+        "model": model.json["id"],
+        "simulation": simulation.json["id"],
+        "upload": upload.headers["Location"].rpartition("/")[2],
+    }
+
+
+def test_who_a_request_is(people: People) -> None:
+    session = people.ask("red submitter", "GET", "/v1/session").json
+    assert session["projects"] == [{"name": "red", "role": "maintainer", "closed": False}]
+    assert (session["project"], session["user"], session["by"]) == ("red", "operator", "token")
+    assert set(session["verbs"]) == VERBS[AccessRole.SUBMITTER]
+
+
+def test_what_is_anothers_is_as_if_it_were_not_there(people: People) -> None:
+    red = own(people, "red")
+    strange = "01jz8w0k5qv3r1m9c2t7x4b6ne"
+    for path in (
+        "/v1/simulations/{simulation}",
+        "/v1/simulations/{simulation}/results",
+        "/v1/simulations/{simulation}/events",
+        "/v1/models/{model}",
+        "/v1/models/{model}/content",
+    ):
+        there = people.ask("blue maintainer", "GET", path.format(**red))
+        nowhere = people.ask("blue maintainer", "GET", path.format(**dict.fromkeys(red, strange)))
+        assert there.status_code == nowhere.status_code == 404
+        for value in red.values():
+            there_text = there.text.replace(value, strange)
+            if value in path.format(**red):
+                assert there_text == nowhere.text
+    assert people.ask("blue viewer", "GET", "/v1/models/brake").status_code == 404
+    assert people.ask("blue viewer", "GET", "/v1/simulations").json["items"] == []
+    assert len(people.ask("red viewer", "GET", "/v1/simulations").json["items"]) == 1
+
+
+def routes(people: People) -> list[tuple[str, str, Verb | None]]:
+    found = []
+    for rule in people.app.url_map.iter_rules():
+        if rule.rule.startswith("/v1/"):
+            verb = people.app.view_functions[rule.endpoint].verb  # type: ignore[attr-defined]
+            found += [(method, rule.rule, verb) for method in sorted(rule.methods or ()) if method != "OPTIONS"]
+    return found
+
+
+def address(rule: str, values: Mapping[str, str]) -> str:
+    """Fill in the parameters of a route with names that nothing has."""
+    import re
+
+    def value(match: re.Match[str]) -> str:
+        converter, _, name = match[1].rpartition(":")
+        if name in values:
+            return values[name]
+        return {"id": "01jz8w0k5qv3r1m9c2t7x4b6ne", "task": "0", "file": "x", "path": "x"}.get(converter, "nothing")
+
+    return re.sub(r"<([^>]+)>", value, rule)
+
+
+@pytest.mark.parametrize("role", ["viewer", "submitter", "maintainer"])
+def test_a_role_is_refused_what_it_may_not_and_only_that(people: People, role: str) -> None:
+    wrong = []
+    for method, rule, verb in routes(people):
+        if verb is None or "/changes" in rule:
+            continue
+        answer = people.ask(f"red {role}", method, address(rule, {"project": "red"}), json={})
+        refused = answer.status_code == 403 and "not-permitted" in (
+            answer.headers.get("Content-Type", "") + answer.text
+        )
+        if method == "HEAD":
+            refused = answer.status_code == 403
+        if refused is (verb in VERBS[AccessRole(role)]) or answer.status_code in (401, 500):
+            wrong.append((method, rule, verb, answer.status_code, answer.text[:200]))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("credential", ["", "wt_none", "Bearer", "x" * 5000])
+def test_without_a_valid_token_everything_is_401(people: People, credential: str) -> None:
+    wrong = []
+    for method, rule, _ in routes(people):
+        answer = people.ask(credential, method, address(rule, {"project": "red"}), json={})
+        if answer.status_code != 401 and not (credential == "" and (method, rule) == INVITED):
+            wrong.append((method, rule, answer.status_code))
+    assert wrong == []
+
+
+INVITED = ("POST", "/v1/users/<name:user>/tokens")
+
+
+@pytest.mark.parametrize("named", ["blue", "default", "nothing", "RED", ""])
+def test_a_token_of_a_project_names_no_other(people: People, named: str) -> None:
+    for options in ({"headers": {"Windtunnel-Project": named}}, {"query_string": {"project": named}}):
+        answers = {people.ask("red maintainer", "GET", "/v1/simulations", **options).status_code}
+        assert answers == {404}
+    assert people.ask("red maintainer", "GET", f"/v1/projects/{named or 'x'}/members").status_code == 404
+    assert people.ask("red viewer", "GET", "/v1/simulations?project=red").status_code == 200
+
+
+def test_a_project_may_be_named_once(people: People) -> None:
+    both = people.ask("operator", "GET", "/v1/simulations?project=blue", headers={"Windtunnel-Project": "red"})
+    assert both.status_code == 400
+
+
+def test_an_operator_acts_in_a_project_by_naming_it(people: People) -> None:
+    own(people, "red")
+    assert people.ask("operator", "GET", "/v1/simulations").json["items"] == []  # those of `default`
+    assert len(people.ask("operator", "GET", "/v1/simulations?project=red").json["items"]) == 1
+    assert people.ask("operator", "GET", "/v1/simulations?project=nothing").status_code == 404
+
+
+def test_an_invitation_becomes_a_token_and_a_member_of_a_project(people: People) -> None:
+    invitation = people.ask("operator", "POST", "/v1/users", json={"name": "ada"}).json["invitation"]
+    body = {"name": "laptop", "invitation": invitation}
+    made = people.ask("", "POST", "/v1/users/ada/tokens", json=body)
+    assert made.status_code == 201
+    ada = made.json["token"]
+    assert people.ask("", "POST", "/v1/users/ada/tokens", json=body).status_code == 401
+    assert people.ask("", "POST", "/v1/users/ada/tokens", json={"name": "x"}).status_code == 403
+    assert people.ask(ada, "GET", "/v1/simulations").status_code == 400  # she is in no project
+    put = people.ask("operator", "PUT", "/v1/projects/red/members/ada", json={"role": "viewer"})
+    assert put.status_code == 204
+    assert people.ask("operator", "GET", "/v1/projects/red/members").json["items"][0]["user"] == "ada"
+
+
+def test_a_submitter_changes_his_own_and_a_maintainer_everybodys(people: People) -> None:
+    red = own(people, "red")
+    people.ask("operator", "POST", "/v1/users", json={"name": "ada", "operator": False})
+    people.ask("operator", "PUT", "/v1/projects/red/members/ada", json={"role": "submitter"})
+    ada = people.ask("operator", "POST", "/v1/users/ada/tokens", json={"name": "t"}).json["token"]
+    for method, path in (
+        ("POST", f"/v1/simulations/{red['simulation']}/cancel"),
+        ("PATCH", f"/v1/simulations/{red['simulation']}"),
+        ("DELETE", f"/v1/simulations/{red['simulation']}"),
+        ("DELETE", f"/v1/models/{red['model']}"),
+        ("PUT", "/v1/models/brake/tags/gold"),
+        ("DELETE", f"/v1/uploads/{red['upload']}"),
+    ):
+        body = {"workers": 2} if method == "PATCH" else {"version": "1"}
+        headers = {"Tus-Resumable": "1.0.0"} if "uploads" in path else {}
+        options = {"headers": headers} if method == "DELETE" or "cancel" in path else {"json": body, "headers": headers}
+        refused = people.ask(ada, method, path, **options)
+        assert refused.status_code == 403, (method, path, refused.text)
+    bulk = people.ask(ada, "POST", "/v1/simulations/cancel", json={"ids": [red["simulation"]]}).json
+    assert bulk["items"][0]["status"] == "failed"
+    assert people.ask("red maintainer", "POST", f"/v1/simulations/{red['simulation']}/cancel").status_code == 202
+
+
+def test_a_revoked_token_is_refused(people: People) -> None:
+    listed = people.ask("red maintainer", "GET", "/v1/projects/red/tokens").json["items"]
+    viewer = next(token for token in listed if token["name"] == "viewer")
+    assert "token" not in viewer and viewer["project"] == "red"
+    assert people.ask("red viewer", "DELETE", f"/v1/projects/red/tokens/{viewer['id']}").status_code == 204
+    assert people.ask("red viewer", "GET", "/v1/session").status_code in (200, 401)
+
+
+def test_the_request_of_1_0_needs_a_token(people: People) -> None:
+    body = '{"runtimePath": "python", "model_data": "noop"}'
+    for path in ("/1.0/simluation/tests", "/1.0/simulation/tests"):
+        assert people.ask("", "POST", path, data=body).status_code == 401
+        assert people.ask("red viewer", "POST", path, data=body).status_code == 403
+        assert people.ask("red submitter", "POST", path, data=body).status_code == 201
+
+
+def test_without_accounts_their_routes_say_so(client: FlaskClient) -> None:
+    assert client.get("/v1/projects").status_code == 409
+    session = client.get("/v1/session").json
+    assert (session["accounts"], session["project"], session["user"]) == (False, "default", None)
+    assert client.get("/v1/simulations?project=default").status_code == 200
+    assert client.get("/v1/simulations?project=red").status_code == 404
