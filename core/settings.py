@@ -37,7 +37,7 @@ RENAMED: Mapping[str, str] = {
 
 
 #: Variables of the command line and the client, which a server that is started from the same shell ignores.
-OF_CLIENTS = frozenset({"URL", "CONTEXT", "CONFIG"})
+OF_CLIENTS = frozenset({"URL", "CONTEXT", "CONFIG", "PROJECT"})
 
 
 #: Ports that move with PORT, unless they are set themselves, and their distance from it.

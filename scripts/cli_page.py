@@ -25,6 +25,7 @@ Every command has `-h`. Commands that talk to a platform take `--context NAME` a
 | `WINDTUNNEL_URL` | address of the platform, before the current context |
 | `WINDTUNNEL_TOKEN` | token of the platform, before that of the context |
 | `WINDTUNNEL_CONTEXT` | context instead of the current one |
+| `WINDTUNNEL_PROJECT` | the project to act in, on a platform with [accounts](../accounts.md), for who is in several |
 | `WINDTUNNEL_CONFIG` | file of the contexts; `~/.config/windtunnel/contexts.json` if it is not set |
 | `NO_COLOR` | no colours |
 """

@@ -7,6 +7,7 @@ The token of a context is sent to the address of this context only.
 """
 
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,13 +27,17 @@ SERVICE = "windtunnel"
 NO_KEYRINGS = frozenset({"keyring.backends.fail", "keyring.backends.null", "keyrings.alt.file"})
 
 
+PROJECT_NAME = re.compile(r"[a-z0-9-]{1,40}")
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A platform: its address without a slash at the end, and the token that its requests have, if any."""
+    """A platform: its address without a slash at the end; the token and the project that its requests name, if any."""
 
     url: str
     token: str | None = field(default=None, repr=False)
     context: str | None = None
+    project: str | None = None
 
 
 class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -181,8 +186,13 @@ def server(
     token: str | None = None,
     context: str | None = None,
     environ: Mapping[str, str] = os.environ,
+    *,
+    project: str | None = None,
 ) -> Server:
-    """Return the platform that the arguments, the environment and the contexts select, in this order."""
+    """Return the platform that the arguments, the environment and the contexts select, in this order.
+
+    ``project``: the one that requests act in, or that of ``WINDTUNNEL_PROJECT``; needed by who is in several.
+    """
     name: str | None = None
     found: Context | None = None
     explicit = url or (None if context else environ.get("WINDTUNNEL_URL"))
@@ -196,7 +206,10 @@ def server(
         secret = stored_token(name, found)
     if secret is not None and not (secret.isascii() and secret.isprintable() and secret.strip() == secret):
         raise BadConfiguration("The token has characters that a header cannot have; copy it again.")
-    return Server(address, secret, name)
+    named = project or environ.get("WINDTUNNEL_PROJECT") or None
+    if named is not None and not PROJECT_NAME.fullmatch(named):
+        raise BadConfiguration(f"{named!r} is not the name of a project: letters (a to z), digits and dashes.")
+    return Server(address, secret, name, named)
 
 
 def stored_token(name: str, context: Context) -> str | None:

@@ -131,6 +131,20 @@ def test_the_token_of_a_context_is_never_sent_to_another_address(
     assert server.token is None or owners[server.token] == server.url
 
 
+@pytest.mark.parametrize(
+    ("argument", "variable", "project"), [("red", "blue", "red"), (None, "blue", "blue"), (None, "", None)]
+)
+def test_the_project_is_the_argument_or_the_variable(argument: str | None, variable: str, project: str | None) -> None:
+    environ = {"WINDTUNNEL_PROJECT": variable}
+    assert contexts.server("http://lab", environ=environ, project=argument).project == project
+
+
+@pytest.mark.parametrize("name", ["Red", "a b", "a\n", "x" * 41])
+def test_a_text_that_no_project_has_as_its_name_is_refused(name: str) -> None:
+    with pytest.raises(BadConfiguration, match="not the name of a project"):
+        contexts.server("http://lab", environ={}, project=name)
+
+
 def test_without_anything_it_is_this_machine(tmp_path: Path) -> None:
     assert contexts.server(environ={"WINDTUNNEL_CONFIG": str(tmp_path / "none")}).url == "http://localhost:5000"
 

@@ -20,7 +20,7 @@ PAGES = [*sorted(path for path in (ROOT / "docs").rglob("*.md") if not OTHER_PAG
 #: Variables that a model's process, a client of the tests, or completion reads; they are no settings of the server.
 OTHERS = re.compile(
     r"WINDTUNNEL_(GANG_\w+|SCENARIO|RESULT|OUTPUT|DATASET|CHECKPOINT|RESTORE|RANK|TASKS|MPI_TIMES|LOG_RULES|RANK_LOGS|COMPLETE"
-    r"|SETTING|URL|CONTEXT"
+    r"|SETTING|URL|CONTEXT|PROJECT"
     r"|CONFIG|EXECUTORS?)"
 )
 VARIABLE = re.compile(r"\bWINDTUNNEL_[A-Z][A-Z_]*[A-Z]\b")

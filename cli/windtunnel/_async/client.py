@@ -23,6 +23,7 @@ class AsyncClient:
     """Client of one platform.
 
     The address and the token are the arguments, or those of the environment, or of the context (`windtunnel.contexts`).
+    ``project``: the one that requests act in, for who is in several; or that of ``WINDTUNNEL_PROJECT``.
     ``patience``: seconds for which a request is repeated while a platform that had answered does not answer.
     ``timeout``: seconds without a byte after which a connection counts as broken. ``on_wait``: called with a text while
     requests are repeated.
@@ -38,11 +39,12 @@ class AsyncClient:
         *,
         token: str | None = None,
         context: str | None = None,
+        project: str | None = None,
         patience: float = 60.0,
         timeout: float = 60.0,
         on_wait: Callable[[str], object] | None = None,
     ) -> None:
-        self.server = contexts.server(url, token, context)
+        self.server = contexts.server(url, token, context, project=project)
         self._transport = AsyncTransport(self.server, patience=patience, timeout=timeout, on_wait=on_wait)
         records = UploadRecords(contexts.state_folder() / "uploads.json")
         uploads = AsyncUploads(self._transport, records)

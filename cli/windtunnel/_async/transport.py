@@ -49,6 +49,8 @@ class AsyncTransport:
         headers = {"User-Agent": f"windtunnel/{_version()}"}
         if server.token:
             headers["Authorization"] = f"Bearer {server.token}"
+        if server.project:
+            headers["Windtunnel-Project"] = server.project
         self._http = httpx.AsyncClient(
             base_url=server.url,
             headers=headers,
