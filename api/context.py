@@ -11,7 +11,7 @@ from flask import Flask, current_app, g, request
 from api.identification import Identification, OneToken, identity_of, project_of
 from api.stream_slots import StreamSlots
 from common.client_addresses import Network, address_of
-from common.errors import UnknownProject
+from common.errors import BadRequest, UnknownProject
 from core.domain.access.identities import UserIdentity
 from core.domain.access.scopes import Caller
 from core.services.access.accounts import Accounts
@@ -123,7 +123,10 @@ def caller() -> Caller:
     Raise UnknownProject for a project that is not its own.
     """
     if "caller" not in g:
-        named = msgspec.convert(request.view_args or {}, _Addressed).project or project_of(request.environ)
+        addressed, named = msgspec.convert(request.view_args or {}, _Addressed).project, project_of(request.environ)
+        if addressed is not None and named not in (None, addressed):
+            raise BadRequest("The request names two projects: that of its address, and another one.")
+        named = addressed or named
         forwarded = ",".join(request.headers.getlist("X-Forwarded-For"))
         address = address_of(request.environ.get("REMOTE_ADDR", ""), forwarded, context().proxies)
         acting = identity().act_in(named, address)

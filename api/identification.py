@@ -6,7 +6,7 @@ A request is identified once, before its body is read, and the identity goes on 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Protocol, cast
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode
 
 from api.credentials import credential_of, is_right, session_of
 from common.client_addresses import Network, address_of
@@ -19,6 +19,7 @@ from core.services.access.authentication import UserAuthentication
 
 #: Keys of the WSGI environment: no header of a client has such a name.
 IDENTITY, PROJECT = "windtunnel.identity", "windtunnel.project"
+PROJECT_IN_QUERY = "windtunnel.project_in_query"
 #: Who uses a platform without accounts, and how he shows it: by its token, or by nothing if it has none.
 EVERYBODY = UserIdentity(
     user="", operator=True, memberships={DEFAULT_PROJECT: ProjectMembership(AccessRole.MAINTAINER)}
@@ -131,12 +132,13 @@ def take_project(environ: dict[str, object]) -> None:
     """
     named = environ.get("HTTP_WINDTUNNEL_PROJECT")
     query = str(environ.get("QUERY_STRING", ""))
-    if "project=" in query:
+    if "project" in unquote(query):
         pairs = parse_qsl(query, keep_blank_values=True)
         for name in [value for key, value in pairs if key == "project"]:
             if named not in (None, name):
                 raise BadRequest("The request names two projects: name one, by `Windtunnel-Project` or `?project=`.")
             named = name
+            environ[PROJECT_IN_QUERY] = name
         environ["QUERY_STRING"] = urlencode([pair for pair in pairs if pair[0] != "project"])
     if named is not None:
         environ[PROJECT] = named

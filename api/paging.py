@@ -8,6 +8,7 @@ from flask import Response, request
 from marshmallow import Schema
 
 from api.blueprint import json_response
+from api.identification import PROJECT_IN_QUERY
 
 LINK = {
     "Link": {
@@ -32,4 +33,6 @@ def page(items: Sequence[Any], next: str | int | None, schema: Schema | None = N
 def next_page(cursor: str | int) -> str:
     """Return the Link header of the next page of what this request lists."""
     query = [(name, value) for name, value in request.args.items(multi=True) if name != "after"]
+    if (project := request.environ.get(PROJECT_IN_QUERY)) is not None:  # which operations do not see
+        query.append(("project", project))
     return f'<{request.path}?{urlencode([*query, ("after", cursor)])}>; rel="next"'

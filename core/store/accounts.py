@@ -120,12 +120,6 @@ def projects_after(c: Connection, after: str, limit: int) -> list[ProjectRow]:
     return read_rows(c.execute(query.order_by(projects.c.name).limit(limit)), ProjectRow)
 
 
-def change_project(c: Connection, name: str, state: str, now: float) -> bool:
-    """Change a project's state; False if it has that already, or there is none."""
-    changing = update(projects).where(projects.c.name == name, projects.c.state != state)
-    return c.execute(changing.values(state=state, closed_at=now).returning(projects.c.name)).first() is not None
-
-
 # -- users
 
 
@@ -181,9 +175,11 @@ def put_member(c: Connection, project: str, user: str, role: str, now: float) ->
         c.execute(insert(members).values(member_of=project, user=user, role=role, since=now))
 
 
-def drop_member(c: Connection, project: str, user: str) -> bool:
-    """End a membership; False if there is none."""
+def drop_member(c: Connection, project: str, user: str, now: float) -> bool:
+    """End a membership, and revoke the tokens of the project that the user has; False if there is none."""
     where = and_(members.c.member_of == project, members.c.user == user)
+    bound = update(tokens).where(tokens.c.user == user, tokens.c.bound_to == project, tokens.c.revoked_at.is_(None))
+    c.execute(bound.values(revoked_at=now))
     return c.execute(delete(members).where(where).returning(members.c.user)).first() is not None
 
 
@@ -210,10 +206,10 @@ def tokens_of(c: Connection, *, project: str | None = None, user: str | None = N
     return read_rows(c.execute(query.order_by(tokens.c.id.desc())), TokenRow)
 
 
-def token(c: Connection, id: str) -> TokenRow | None:
-    """Return a token that is not revoked."""
+def token(c: Connection, id: str, *, lock: bool = False) -> TokenRow | None:
+    """Return a token that is not revoked; ``lock``: until the transaction ends."""
     query = select(*columns_of(tokens, TokenRow)).where(tokens.c.id == id, tokens.c.revoked_at.is_(None))
-    return read_row(c.execute(query).first(), TokenRow)
+    return read_row(c.execute(query.with_for_update() if lock else query).first(), TokenRow)
 
 
 def has_digest(c: Connection, digest: str) -> bool:
@@ -226,6 +222,13 @@ def revoke(c: Connection, id: str, now: float) -> bool:
     of_it = or_(tokens.c.id == id, tokens.c.session_of == id)
     revoking = update(tokens).where(of_it, tokens.c.revoked_at.is_(None)).values(revoked_at=now)
     return len(c.execute(revoking.returning(tokens.c.id)).all()) > 0
+
+
+def revoke_named(c: Connection, user: str, name: str, now: float) -> None:
+    """Revoke the tokens of a user that have a name, with the sessions that began with them."""
+    named = select(tokens.c.id).where(tokens.c.user == user, tokens.c.name == name, tokens.c.created_by == "")
+    for id in c.scalars(named.where(tokens.c.revoked_at.is_(None))).all():
+        revoke(c, id, now)
 
 
 def credential(c: Connection, digest: str, now: float) -> list[CredentialRow]:

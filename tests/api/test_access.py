@@ -227,3 +227,44 @@ def test_without_accounts_their_routes_say_so(client: FlaskClient) -> None:
     assert (session["accounts"], session["project"], session["user"]) == (False, "default", None)
     assert client.get("/v1/simulations?project=default").status_code == 200
     assert client.get("/v1/simulations?project=red").status_code == 404
+
+
+def test_a_tag_on_anothers_version_is_not_moved(people: People) -> None:
+    own(people, "red")
+    assert people.ask("red submitter", "PUT", "/v1/models/brake/tags/gold", json={"version": "1"}).status_code == 200
+    people.ask("operator", "POST", "/v1/users", json={"name": "ada"})
+    people.ask("operator", "PUT", "/v1/projects/red/members/ada", json={"role": "submitter"})
+    ada = people.ask("operator", "POST", "/v1/users/ada/tokens", json={"name": "t"}).json["token"]
+    headers = {"Content-Type": "text/x-python"}
+    assert people.ask(ada, "PUT", "/v1/models/brake", data=MODEL + b"#", headers=headers).status_code == 201
+    moved = people.ask(ada, "PUT", "/v1/models/brake/tags/gold", json={"version": "2"})
+    assert moved.status_code == 403
+    with_upload = people.ask(ada, "PUT", "/v1/models/brake?tags=gold", data=MODEL + b"##", headers=headers)
+    assert with_upload.status_code == 403
+    assert people.ask("red viewer", "GET", "/v1/models/brake@gold").json["version"] == 1
+
+
+def test_a_token_that_only_submits_brings_no_model(people: People) -> None:
+    scope = {"name": "gate", "role": "submitter", "scope": {"verbs": ["read", "submit"]}}
+    gate = people.ask("operator", "POST", "/v1/projects/red/tokens", json=scope).json["token"]
+    named = people.ask(gate, "POST", "/v1/simulations", json={"dataset": "noop", "model": "zero"})
+    assert named.status_code == 201, named.text
+    reference = {"dataset": "noop", "model_reference": "https://models.example/a.onnx"}
+    assert people.ask(gate, "POST", "/v1/simulations", json=reference).status_code == 403
+    assert people.ask(gate, "PUT", "/v1/models/x", data=MODEL).status_code == 403
+
+
+def test_the_next_page_is_of_the_same_project(people: People) -> None:
+    for _ in range(2):
+        own(people, "red")
+    page = people.ask("operator", "GET", "/v1/simulations?project=red&limit=1")
+    address = page.headers["Link"].partition(">")[0].lstrip("<")
+    assert "project=red" in address
+    assert len(people.ask("operator", "GET", address).json["items"]) == 1
+    escaped = people.ask("operator", "GET", "/v1/simulations?%70roject=red&limit=1")
+    assert len(escaped.json["items"]) == 1
+
+
+def test_the_project_of_an_address_and_that_of_a_header_are_one(people: People) -> None:
+    both = people.ask("operator", "GET", "/v1/projects/red/members", headers={"Windtunnel-Project": "blue"})
+    assert both.status_code == 400

@@ -9,7 +9,17 @@ from api import application
 from core.domain.access.roles import MEANINGS, VERBS, AccessRole, Verb
 
 #: Routes that anybody may ask for: an orchestrator's probes, the description of problems, and a browser's session.
-OPEN = {"/healthz", "/readyz", "/problems/<name:slug>", "/v1/session"}
+OPEN = {
+    "/healthz",
+    "/readyz",
+    "/problems/<name:slug>",
+    "/v1/session",
+    # what is asked for decides, and the service that is asked
+    "/v1/projects/<name:project>/tokens",
+    "/v1/projects/<name:project>/tokens/<id:token>",
+    "/v1/users/<name:user>/tokens",
+    "/v1/users/<name:user>/tokens/<id:token>",
+}
 
 
 @pytest.fixture(scope="module")

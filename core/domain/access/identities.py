@@ -82,10 +82,10 @@ class UserIdentity:
         if project is None:
             return self._caller(NOWHERE, platform, address)
         membership = projects.get(project)
+        if self._operates:
+            membership = ProjectMembership(AccessRole.MAINTAINER, membership is not None and membership.closed)
         if membership is None:
-            if not self._operates:
-                raise UnknownProject
-            membership = ProjectMembership(AccessRole.MAINTAINER)
+            raise UnknownProject
         verbs = VERBS[membership.role] & VERBS[self.grant.role or AccessRole.MAINTAINER]
         if membership.closed:
             verbs &= IN_CLOSED
@@ -99,7 +99,7 @@ class UserIdentity:
         if self.grant.verbs is not None:
             verbs &= self.grant.verbs
         principal = f"user:{self.user}" if self.user else "local"
-        return Caller(scope, principal, address, verbs, self.user, limited=self.grant != Grant())
+        return Caller(scope, principal, address, verbs, self.user, self.grant != Grant(), self.credential)
 
 
 def check_name(name: str, what: str) -> None:

@@ -40,6 +40,7 @@ class Caller:
 
     ``principal``: who it is, for idempotency keys. ``address``: where a request came from (common/client_addresses.py).
     ``user``: the user's name; empty without accounts. ``limited``: its token may do less than the user.
+    ``credential``: the id of the token.
     """
 
     scope: Scope
@@ -48,6 +49,7 @@ class Caller:
     verbs: frozenset[Verb] = VERBS[AccessRole.OPERATOR]
     user: str = ""
     limited: bool = False
+    credential: str = ""
 
     @property
     def name(self) -> str:
@@ -64,7 +66,7 @@ class Caller:
 
     def require_change(self, made_by: str) -> None:
         """Raise NotPermitted unless it may change what a user has made: its own, or everybody's."""
-        if self.verbs and Verb.CHANGE_OTHERS not in self.verbs and made_by != self.name:
+        if Verb.CHANGE_OTHERS not in self.verbs and made_by != self.name:
             raise NotPermitted(f"It belongs to {made_by or 'nobody'}: a maintainer of the project may change it.")
 
 

@@ -6,12 +6,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import msgspec
-
 from common.errors import Invalid, NameTaken, NotPermitted, Unauthorized, UnknownProject, UnknownToken, UnknownUser
 from common.ids import new_id
-from core.domain.access.credentials import INVITATION_PREFIX, SESSION_PREFIX, digest_of, new_credential
-from core.domain.access.identities import MEMBERS, Grant, ProjectState, UserIdentity, check_gives, check_name
+from core.domain.access.credentials import INVITATION_PREFIX, SESSION_PREFIX, digest_of, is_well_formed, new_credential
+from core.domain.access.identities import MEMBERS, ProjectState, UserIdentity, check_gives, check_name
 from core.domain.access.roles import AccessRole, Verb
 from core.domain.access.scopes import DEFAULT_PROJECT, NOWHERE, Caller
 from core.store import accounts as store
@@ -26,8 +24,9 @@ FIRST_OPERATOR = "operator"
 RESERVED_NAMES = frozenset({"local", "platform", "legacy"})
 #: Name of the token that the operator has set himself.
 OWN_TOKEN = "WINDTUNNEL_TOKEN"
-#: Lock under which the first accounts are made.
+#: Lock under which projects, users and members are made, so that each is made once.
 BEGINNING = "accounts"
+_BAD_INVITATION = "This invitation is not valid: it was used, is too old, or is that of another user."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +56,8 @@ class Accounts:
                 raise NameTaken(f"The name {name!r} is that of a project, or was; choose another one.")
             return _project(c, name)
 
-        return self._database.write(write)
+        with self._database.exclusive(BEGINNING):
+            return self._database.write(write)
 
     def project(self, caller: Caller) -> ProjectRow:
         """Return the project of a caller."""
@@ -80,6 +80,9 @@ class Accounts:
         ``service``: the project whose service account it is, which has no invitation. Raise Invalid or NameTaken.
         """
         check_name(name, "user")
+        if operator:
+            _check_whole(caller)
+            check_gives(caller, AccessRole.OPERATOR)
         if name in RESERVED_NAMES:
             raise NameTaken(f"The name {name!r} is the platform's; choose another one.")
         invitation = new_credential(INVITATION_PREFIX) if service is None else None
@@ -93,7 +96,8 @@ class Accounts:
                 raise NameTaken(f"The name {name!r} is that of a user, or was; choose another one.")
             return _user(c, name)
 
-        return self._database.write(write), invitation
+        with self._database.exclusive(BEGINNING):
+            return self._database.write(write), invitation
 
     def users(self, *, after: str = "", limit: int = 50) -> tuple[builtins.list[UserRow], str | None]:
         """Return a page of the users, by name, and the cursor of the next."""
@@ -113,7 +117,8 @@ class Accounts:
             if not store.leave(c, name, self._database.now(c)):
                 raise UnknownUser(f"There is no user {name!r}.")
 
-        self._database.write(write)
+        with self._database.exclusive(BEGINNING):
+            self._database.write(write)
 
     # -- members
 
@@ -135,11 +140,12 @@ class Accounts:
                 raise UnknownUser(f"There is no user {user!r}.")  # the service account of another project
             store.put_member(c, project, user, role, self._database.now(c))
 
-        self._database.write(write)
+        with self._database.exclusive(BEGINNING):
+            self._database.write(write)
 
     def drop_member(self, caller: Caller, user: str) -> None:
         """End a user's membership of the caller's project. Raise UnknownUser."""
-        if not self._database.write(lambda c: store.drop_member(c, caller.scope.owner, user)):
+        if not self._database.write(lambda c: store.drop_member(c, caller.scope.owner, user, self._database.now(c))):
             raise UnknownUser(f"The project {caller.scope.owner} has no member {user[:40]!r}.")
 
     def create_service(self, caller: Caller, name: str, role: AccessRole) -> UserRow:
@@ -154,18 +160,23 @@ class Accounts:
     def issue(self, caller: Caller, asked: NewToken, *, user: str | None = None) -> tuple[TokenRow, str]:
         """Make a token that is bound to the caller's project; return it, and its text, which is not kept.
 
-        ``user``: a service account of the project, whose token it is; None: the caller's own. Raise NotPermitted if it
-        would do more than the caller may.
+        ``user``: a service account of the project, whose token it is; None: the caller's own. A limited token makes one
+        only if it administers the project. Raise NotPermitted if it would do more than the caller may.
         """
         if asked.role not in MEMBERS:
             raise Invalid(f"The role of a token of a project is {', '.join(MEMBERS)}.")
         check_gives(caller, AccessRole(asked.role), None if asked.verbs is None else frozenset(asked.verbs))
+        if (
+            user is not None or caller.limited
+        ):  # it would go on when its maker leaves, or when a leaked token is revoked
+            caller.require(Verb.ADMINISTER)
         project = caller.scope.owner
 
         def owner(c: Connection) -> str:
             if user is None:
                 return caller.user
-            if _user(c, user).service != project:
+            known = store.user(c, user)
+            if known is None or known.service != project:
                 raise UnknownUser(f"The project {project} has no service account {user[:40]!r}.")
             return user
 
@@ -180,11 +191,13 @@ class Accounts:
 
     def redeem(self, user: str, invitation: str, asked: NewToken) -> tuple[TokenRow, str]:
         """Use up a user's invitation for his first token. Raise Unauthorized, whatever is wrong with it."""
+        if not is_well_formed(invitation, INVITATION_PREFIX):
+            raise Unauthorized(_BAD_INVITATION)
         digest = digest_of(invitation)
 
         def owner(c: Connection) -> str:
             if not store.take_invitation(c, user, digest, self._database.now(c)):
-                raise Unauthorized("This invitation is not valid: it was used, is too old, or is that of another user.")
+                raise Unauthorized(_BAD_INVITATION)
             return user
 
         return self._add(Caller(NOWHERE, user=user), asked, owner)
@@ -196,6 +209,9 @@ class Accounts:
 
         def write(c: Connection) -> TokenRow:
             now = self._database.now(c)
+            ends = [] if asked.expires_in is None else [now + asked.expires_in]
+            if caller.credential:  # what it makes ends with it at the latest
+                ends += [made_with.expires_at] if (made_with := _lock_token(c, caller.credential)).expires_at else []
             return store.add_token(
                 c,
                 {
@@ -208,7 +224,7 @@ class Accounts:
                     "verbs": None if asked.verbs is None else json.dumps(sorted(asked.verbs)),
                     "created_by": caller.user,
                     "created_at": now,
-                    "expires_at": None if asked.expires_in is None else now + asked.expires_in,
+                    "expires_at": min(ends, default=None),
                 },
             )
 
@@ -218,11 +234,14 @@ class Accounts:
         """Return the tokens of the caller's project: for a maintainer all, for others their own."""
         with self._database.read() as c:
             rows = store.tokens_of(c, project=caller.scope.owner)
-        everybodys = Verb.ADMINISTER in caller.verbs
-        return [row for row in rows if everybodys or caller.user in (row.user, row.created_by)]
+        if Verb.ADMINISTER in caller.verbs:
+            return rows
+        own = [row for row in rows if caller.user in (row.user, row.created_by)]
+        return [row for row in own if not caller.limited or row.id == caller.credential]
 
     def personal_tokens(self, caller: Caller, user: str) -> builtins.list[TokenRow]:
         """Return the personal tokens and the sessions of a user, for himself or an operator."""
+        _check_whole(caller)
         if user != caller.user:
             caller.require(Verb.OPERATE)
         with self._database.read() as c:
@@ -235,7 +254,8 @@ class Accounts:
             row = store.token(c, id)
             if row is None or row.bound_to != caller.scope.owner:
                 raise UnknownToken
-            if Verb.ADMINISTER not in caller.verbs and caller.user not in (row.user, row.created_by):
+            own = caller.user in (row.user, row.created_by) and not caller.limited
+            if Verb.ADMINISTER not in caller.verbs and not own and caller.credential != row.id:
                 raise UnknownToken  # which others have is not shown either
             store.revoke(c, id, self._database.now(c))
 
@@ -265,9 +285,7 @@ class Accounts:
         def write(c: Connection) -> None:
             now = self._database.now(c)
             store.forget_tokens(c, now - SESSION_LIFE)
-            token = store.token(c, identity.credential)
-            if token is None:
-                raise Unauthorized
+            token = _lock_token(c, identity.credential)
             expires_at = now + SESSION_LIFE if token.expires_at is None else min(token.expires_at, now + SESSION_LIFE)
             values: dict[str, object] = {
                 "id": new_id(datetime.now(UTC)),
@@ -276,7 +294,7 @@ class Accounts:
             }
             limits = {"bound_to": grant.project, "role": grant.role, "verbs": verbs}
             times = {"created_at": now, "expires_at": expires_at}
-            described = {"name": "browser", "session_of": identity.credential, "created_by": identity.user}
+            described = {"name": "browser", "session_of": token.session_of or token.id, "created_by": identity.user}
             store.add_token(c, values | limits | times | described)
 
         self._database.write(write)
@@ -297,7 +315,8 @@ class Accounts:
     def begin(self, own_token: str) -> None:
         """Make sure that there are the first project and an operator, whose token ``own_token`` is from then on.
 
-        A token that was his before and was revoked stays so. Idempotent, also in several processes at once.
+        It takes the place of the one that was set before; a revoked one stays revoked. Idempotent, also in several
+        processes at once.
         """
 
         def write(c: Connection) -> None:
@@ -307,6 +326,7 @@ class Accounts:
             if store.add_user(c, FIRST_OPERATOR, first | {"created_by": "", "created_at": now}):
                 store.put_member(c, DEFAULT_PROJECT, FIRST_OPERATOR, AccessRole.MAINTAINER, now)
             if not store.has_digest(c, digest_of(own_token)):
+                store.revoke_named(c, FIRST_OPERATOR, OWN_TOKEN, now)  # a new one takes the place of the one before
                 described: dict[str, object] = {"user": FIRST_OPERATOR, "name": OWN_TOKEN, "created_by": ""}
                 identity = {"id": new_id(datetime.now(UTC)), "digest": digest_of(own_token), "created_at": now}
                 store.add_token(c, described | identity)
@@ -315,18 +335,20 @@ class Accounts:
             self._database.write(write)
 
 
+def _lock_token(c: Connection, id: str) -> TokenRow:
+    """Return the token that a request was made with, locked; raise Unauthorized if it was revoked meanwhile."""
+    row = store.token(c, id, lock=True)
+    if row is None:
+        raise Unauthorized
+    return row
+
+
 def _check_whole(caller: Caller) -> None:
     """Raise NotPermitted for a limited token: with it, nobody gets or ends one that may do more."""
     if caller.limited:
         raise NotPermitted(
             "This token is limited to a project, a role or verbs. Sign in as yourself for personal tokens."
         )
-
-
-def grant_of(row: TokenRow) -> Grant:
-    """Return what a token is limited to."""
-    verbs = None if row.verbs is None else frozenset(msgspec.json.decode(row.verbs, type=list[Verb]))
-    return Grant(row.bound_to, AccessRole(row.role) if row.role is not None else None, verbs)
 
 
 def _project(c: Connection, name: str) -> ProjectRow:

@@ -8,9 +8,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
+from common.errors import StorageFull, StoreUnavailable
 from core.domain.access.credentials import PREFIX, SESSION_PREFIX, digest_of, is_well_formed
 from core.domain.access.identities import Grant, ProjectMembership, ProjectState, UserIdentity
 from core.domain.access.roles import AccessRole, Verb
@@ -48,15 +50,16 @@ class UserAuthentication:
         """
         if (outcome := self.recall(credential, session=session)) is not None:
             return outcome[0]
-        digest = digest_of(credential)
+        digest, until = digest_of(credential), self._clock() + LIFETIME
         with self._database.read() as c:
             now = self._database.now(c)
             rows = store.credential(c, digest, now)
         identity = _identity(rows, session=session)
         if identity is not None and now - (rows[0].used_at or 0.0) > USE_INTERVAL:
-            self._database.write(lambda c: store.note_use(c, rows[0].id, address, now), durable=False)
+            with suppress(StoreUnavailable, StorageFull):  # a request that reads needs no write
+                self._database.write(lambda c: store.note_use(c, rows[0].id, address, now), durable=False)
         with self._lock:
-            self._kept[digest] = (self._clock() + LIFETIME, identity)
+            self._kept[digest] = (until, identity)
             self._kept.move_to_end(digest)
             if len(self._kept) > MOST_OUTCOMES:
                 self._kept.popitem(last=False)

@@ -15,6 +15,7 @@ from common.downloads import Download
 from common.errors import Corrupt, InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
 from common.ids import new_id
 from common.near_names import name_list, near_names, suggestion
+from core.domain.access.roles import Verb
 from core.domain.access.scopes import Caller, Scope, work_of
 from core.domain.submissions.provenance import DatasetVersion, ResolvedDataset
 from core.domain.submissions.stored_documents import decode_document
@@ -93,6 +94,7 @@ class Datasets:
         self, caller: Caller, name: str, chosen: SourceKind, tags: Sequence[str] = ()
     ) -> DatasetVersionRow:
         """Insert a version in the state `registering` and enqueue its job; return its row. Raise Invalid."""
+        caller.require(Verb.UPLOAD)
         check_name(name)
         tags = check_tags(tags)
         self._floor.check()
@@ -108,6 +110,8 @@ class Datasets:
         def write(c: Connection) -> DatasetVersionRow:
             now = self._database.now(c)
             dataset_sources.hold(c, caller.scope, chosen.upload_ids(), now)
+            for tag in tags:
+                _check_holder(c, caller, name, tag)
             return store.add(c, row | {"created_at": now})
 
         added = self._database.write(write)
@@ -378,6 +382,7 @@ class Datasets:
         def write(c: Connection) -> None:
             if not store.lock_ready(c, caller.scope, row.id):
                 raise self._unknown(caller, name)
+            _check_holder(c, caller, row.name, tag)
             store.tags.put(c, caller.scope, row.name, tag, row.id)
 
         self._database.write(write)
@@ -387,8 +392,7 @@ class Datasets:
         """Delete a tag. Raise NotFound."""
 
         def write(c: Connection) -> bool:
-            if (row := store.find(c, caller.scope, f"{name}@{tag}")) is not None:
-                caller.require_change(row.made_by)
+            _check_holder(c, caller, name, tag)
             return store.tags.drop(c, caller.scope, name, tag)
 
         if not self._database.write(write):
@@ -436,6 +440,12 @@ class Datasets:
         """Return the datasets of simulations that have not ended, from their provenance."""
         with self._database.read() as c:
             return store.in_use(c)
+
+
+def _check_holder(c: Connection, caller: Caller, name: str, tag: str) -> None:
+    """Raise NotPermitted for a tag on a version that is not the caller's, unless he may change everybody's."""
+    if (row := store.find(c, caller.scope, f"{name}@{tag}")) is not None:
+        caller.require_change(row.made_by)
 
 
 def check_name(name: str) -> None:

@@ -90,7 +90,7 @@ class Prefetches:
         holder = PREFETCH_HOLDER + id
         try:
             self._cache.tree(
-                digest, lambda: self._datasets.entries(OPERATION, digest), holder=holder, on_progress=at_intervals(say)
+                digest, lambda: self._datasets.entries(OPERATION, id), holder=holder, on_progress=at_intervals(say)
             )
         finally:
             self._cache.release(holder)

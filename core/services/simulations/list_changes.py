@@ -56,6 +56,7 @@ class ListChanges:
         with self._waiters.watching(LIST):
             reported = {} if resumed else self._changed(caller, since - OVERLAP)
             announced, quiet_since = resumed and not all_changed, time.monotonic()
+            woken = False
             while True:
                 version = self._waiters.version(LIST)
                 changed = self._changed(caller, since - OVERLAP)
@@ -66,10 +67,14 @@ class ListChanges:
                     yield Changes(fresh[:MOST], not complete, int(since * 1e6))
                     announced, all_changed, quiet_since = True, False, time.monotonic()
                     self._pause()
-                elif not self._waiters.wait(LIST, version, min(heartbeat, LOOK)):
-                    if time.monotonic() - quiet_since >= heartbeat:
-                        yield None
-                        quiet_since = time.monotonic()
+                    woken = False
+                    continue
+                if woken:
+                    self._pause()  # it was a change of another project, or one that lists do not show
+                woken = self._waiters.wait(LIST, version, min(heartbeat, LOOK))
+                if time.monotonic() - quiet_since >= heartbeat:
+                    yield None
+                    quiet_since = time.monotonic()
 
     def _changed(self, caller: Caller, moment: float) -> dict[str, float]:
         with self._database.read() as c:

@@ -18,6 +18,7 @@ from common.errors import (
     UnknownImport,
 )
 from common.ids import new_id
+from core.domain.access.roles import Verb
 from core.domain.access.scopes import PLATFORM, Caller, Scope, work_of
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import search_text
@@ -100,6 +101,7 @@ class ModelImports:
         **options: str | bool | None,
     ) -> dict[str, str]:
         """Return the row of a new import; raise Invalid for a reference that may not be read here, and for its tags."""
+        caller.require(Verb.UPLOAD)  # also for a simulation whose model is named by a reference
         _, name = self.origins.check(reference, connection)
         check_tags(tags or ())
         given = {key: value for key, value in {**options, "tags": tags}.items() if value is not None}

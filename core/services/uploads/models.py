@@ -24,6 +24,7 @@ from common.errors import (
 from common.file_reading import refuse_unreadable
 from common.ids import new_id
 from common.near_names import near_names, suggestion
+from core.domain.access.roles import Verb
 from core.domain.access.scopes import Caller, Scope
 from core.domain.submissions.records import Model
 from core.domain.submissions.stored_documents import load_document
@@ -115,6 +116,7 @@ class Models:
         **properties: Unpack[Properties],
     ) -> Model:
         """Register a model; its format is detected from its bytes unless named. A refused model leaves nothing."""
+        caller.require(Verb.UPLOAD)  # also of a model that comes with a submission
         name, filename, runtime = properties.get("name"), properties.get("filename"), properties.get("runtime")
         digest, source = properties.get("digest"), properties.get("source")
         tags = check_tags(properties.get("tags", ()))
@@ -183,6 +185,8 @@ class Models:
         def write(c: Connection) -> Model:
             version = store.add(c, row)
             for tag in tags:
+                _check_holder(c, caller, version.name, tag)
+                caller.require_change(version.made_by)
                 store.tags.put(c, caller.scope, version.name, tag, version.id)
             return _record(version, store.tags.of_versions(c, caller.scope, [version.id]))
 
@@ -290,6 +294,7 @@ class Models:
             if row is None or row.name != name or not store.hold_version(c, caller.scope, row.id):
                 return None
             caller.require_change(row.made_by)
+            _check_holder(c, caller, name, tag)
             store.tags.put(c, caller.scope, name, tag, row.id)
             return str(row.id)
 
@@ -303,8 +308,7 @@ class Models:
         """Delete a tag; the version that it refers to stays. Raise NotFound."""
 
         def write(c: Connection) -> bool:
-            if (row := store.find(c, caller.scope, f"{name}@{tag}")) is not None:
-                caller.require_change(row.made_by)
+            _check_holder(c, caller, name, tag)
             return store.tags.drop(c, caller.scope, name, tag)
 
         if not self._database.write(write):
@@ -402,6 +406,12 @@ class Models:
     def link(self, model: Model) -> str | None:
         """Return a presigned URL of a model's bytes; None if the object store has no such URLs."""
         return self._store.link(key_of(model.digest), seconds=LINK_EXPIRY, filename=model.filename or model.name)
+
+
+def _check_holder(c: Connection, caller: Caller, name: str, tag: str) -> None:
+    """Raise NotPermitted for a tag on a version that is not the caller's, unless he may change everybody's."""
+    if (row := store.find(c, caller.scope, f"{name}@{tag}")) is not None:
+        caller.require_change(row.made_by)
 
 
 def name_of(filename: str | None, digest: str) -> str:

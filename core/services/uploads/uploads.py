@@ -149,7 +149,7 @@ class Uploads:
         detail = None
         if own >= limits.per_caller:
             detail = f"{own:,} of your uploads are unfinished, and a caller may have {limits.per_caller:,}."
-        elif own and store.unfinished(c, caller.scope, now) >= limits.unfinished:
+        elif own and store.unfinished(c, PLATFORM, now) >= limits.unfinished:
             detail = f"{limits.unfinished:,} uploads are unfinished."
         if detail is not None:
             wait = max(1.0, min(next_expiry - now, limits.retry))
