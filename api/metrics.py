@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 from api.context import Context
 from common.ages import seconds_since
 from common.errors import StoreUnavailable
+from core.domain.access.scopes import OPERATION
 from core.domain.scheduling.states import State
 from core.notifications.change_notifier import Waiters
 from core.services.service_groups import OperationServices
@@ -80,7 +81,7 @@ class PlatformCollector(Collector):
             oldest = waiting.oldest_at
             seconds = seconds_since(oldest.timestamp(), time.time()) if oldest else 0.0
             families["windtunnel_waiting_oldest_seconds"].add_metric([], seconds)
-        for executor in self._operations.executors.list():
+        for executor in self._operations.executors.list(OPERATION):
             families["windtunnel_executor_workers"].add_metric([executor.name], executor.workers)
             families["windtunnel_executor_in_use"].add_metric([executor.name], executor.in_use)
             if executor.healthy is not None:

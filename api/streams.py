@@ -1,7 +1,9 @@
 """Streamed responses: NDJSON and server-sent events, with heartbeats, which reveal closed connections."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -11,8 +13,18 @@ from api import stream_slots
 from api.blueprint import empty_response
 from api.context import caller, context
 from api.context import submission_services as services
-from common.errors import PlatformError, TooManyStreams
+from common.errors import (
+    NotPermitted,
+    PlatformError,
+    ProjectRequired,
+    StoreUnavailable,
+    TooManyStreams,
+    Unauthorized,
+    UnknownProject,
+)
+from core.domain.access.roles import Verb
 from core.domain.submissions.records import Event
+from core.notifications.change_notifier import MAY_GO_ON, RIGHT_INTERVAL
 from core.services.event_streams import EventLog
 from core.services.simulations.list_changes import Changes
 
@@ -98,10 +110,49 @@ def require_free_stream() -> None:
     stream_slots.keep(context().stream_slots)
 
 
+def still_permitted() -> Callable[[], None]:
+    """Return the check that this request would be let in now as it was; it raises Unauthorized or NotPermitted."""
+    identification, environ, acting = context().identification, dict(request.environ), caller()
+    needed = Verb.READ if Verb.READ in acting.verbs else Verb.SUBMIT
+
+    def check() -> None:
+        identity = identification.identify(environ)
+        if identity is None:
+            raise Unauthorized
+        identity.act_in(acting.scope.project).require(needed)
+
+    return check
+
+
+def while_permitted(chunks: Iterator[bytes], check: Callable[[], None]) -> Iterator[bytes]:
+    """Yield the chunks of a stream until its caller may not have it any more; nothing tells why it ends then."""
+    checked_at = time.monotonic()
+    try:
+        while True:
+            if time.monotonic() - checked_at >= RIGHT_INTERVAL:
+                check()
+                checked_at = time.monotonic()
+            MAY_GO_ON.set(check)  # for this step alone: its thread may do other things before the next
+            try:
+                chunk = next(chunks)
+            finally:
+                MAY_GO_ON.set(None)
+            yield chunk
+    except (StopIteration, Unauthorized, NotPermitted, ProjectRequired, UnknownProject):
+        return
+    except StoreUnavailable as error:
+        logger.warning("API: a stream ends, because its caller cannot be checked: %s", error.detail)
+    finally:
+        with suppress(AttributeError):
+            chunks.close()  # type: ignore[attr-defined]
+
+
 def stream(
     chunks: Iterator[bytes], media_type: str, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Answer with chunks as they arrive; the iterator is closed when the client disconnects."""
+    """Answer with chunks as they arrive; the iterator is closed when the client disconnects, or may have no more."""
+    if context().identification.accounts:
+        chunks = while_permitted(chunks, still_permitted())
     body = () if request.method == "HEAD" else stream_slots.held(chunks)
     return Response(
         body, status, headers={**STREAM_HEADERS, **(headers or {})}, content_type=media_type, direct_passthrough=True

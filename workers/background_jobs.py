@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from common.errors import StoreUnavailable
-from core.domain.access.scopes import OPERATION
 from core.services.service_groups import CatalogueServices, FileServices, JobServices, PipelineServices
 from runtimes import catalogue, environments
 from runtimes.harness.runner.processes import WorkerSpec
@@ -79,14 +78,15 @@ class Jobs:
         task = int(number)
         if self._services.replays.made(id, task):
             return
-        frozen, dataset, play, trace = self._services.replays.inputs(OPERATION, id, task)
+        caller = self._services.replays.caller_of(id)
+        frozen, dataset, play, trace = self._services.replays.inputs(caller, id, task)
         site = environments.ready(catalogue.simulators()[dataset.simulator], self._environments)
         if site is None:
             raise replay_job.CannotReplay(f"the environment of simulator {dataset.simulator} is not ready")
         spec = WorkerSpec(
             python=base_interpreter(),
             harness=str(HARNESS),
-            dataset=str(self._services.staging.folder(frozen, f"replay-{id}")),
+            dataset=str(self._services.staging.folder(caller, frozen, f"replay-{id}")),
             evaluator_site=str(site),
             model_server_site="",  # a replay needs no model
             format="",
@@ -94,7 +94,7 @@ class Jobs:
             sandbox=self._sandbox,
         )
         try:
-            self._services.replays.keep(OPERATION, id, task, replay_job.make(spec, play, task, trace))
+            self._services.replays.keep(caller, id, task, replay_job.make(spec, play, task, trace))
         except replay_job.NothingToShow as error:
             logger.warning("task %d of simulation %s cannot be replayed: %s", task, id, error)
             self._services.replays.refuse(id, task, str(error))

@@ -25,7 +25,7 @@ def list_executors() -> dict[str, Any]:
     Each with its workers, how many are in use, whether it answers, whether it is drained, and what a submission may
     ask of it.
     """
-    return {"items": services().executors.list()}
+    return {"items": services().executors.list(caller())}
 
 
 @blueprint.operation(
@@ -52,4 +52,4 @@ def undrain_executor(name: str) -> ExecutorState:
 
     Of an executor that is not drained, it changes nothing.
     """
-    return services().executors.undrain(name)
+    return services().executors.undrain(caller(), name)

@@ -5,8 +5,10 @@ A notifier delivers each published id to one consumer per process, so all waiter
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from common.errors import PlatformError, TooManyStreams
@@ -24,6 +26,10 @@ Versions = Callable[[Connection, Sequence[str]], Mapping[str, int]]
 BATCH = 500
 #: Stands for all simulations where an id of one is watched; a change of any wakes its waiters at the next poll.
 LIST = "list"
+#: Seconds between two checks that the caller of a stream may still have it.
+RIGHT_INTERVAL = 0.5
+#: The check of the caller whose stream this thread sends: it raises a PlatformError once he may not have it any more.
+MAY_GO_ON: ContextVar[Callable[[], None] | None] = ContextVar("may_go_on", default=None)
 
 
 @dataclass(slots=True, eq=False)
@@ -79,13 +85,26 @@ class Waiters:
             return self._watched[id].changes
 
     def wait(self, id: str, version: int, timeout: float) -> bool:
-        """Block until the counter differs from ``version``, at most ``timeout`` seconds; return whether it does."""
-        with self._lock:
-            watched = self._watched[id]
-            changed = watched.changed.wait_for(lambda: self._closed or watched.changes != version, timeout)
-            if self._closed:
-                raise self._full()
-            return changed
+        """Block until the counter differs from ``version``, at most ``timeout`` seconds; return whether it does.
+
+        Raise `MAY_GO_ON`'s refusal within RIGHT_INTERVAL seconds after the caller's right has ended.
+        """
+        check, end = MAY_GO_ON.get(), time.monotonic() + timeout
+        while True:
+            left = max(0.0, end - time.monotonic())
+            with self._lock:
+                watched = self._watched[id]
+                changed = watched.changed.wait_for(
+                    lambda: self._closed or watched.changes != version,  # noqa: B023 - called at once
+                    left if check is None else min(left, RIGHT_INTERVAL),
+                )
+                if self._closed:
+                    raise self._full()
+            if changed or check is None:
+                return changed
+            check()
+            if time.monotonic() >= end:
+                return False
 
     def close(self) -> None:
         """End all waits with the refusal, and refuse new ones."""

@@ -1,14 +1,17 @@
 """Launches in SQL: one row per launch, with its token's hash, its simulation, attempt and executor."""
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 import msgspec
 from sqlalchemy import Connection, bindparam, insert, select, text, update
 
+from core.domain.access.scopes import Scope
 from core.domain.scheduling.reservations import Reservation
 from core.domain.scheduling.states import LIVE, State
 from core.domain.submissions.stored_documents import decode_document, load_document
+from core.store.owned import within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import launches, simulations
 
@@ -121,6 +124,17 @@ def living(c: Connection, executor: str) -> set[str]:
     """Return the ids of an executor's live launches."""
     query = select(launches.c.id).where(launches.c.state == "live", launches.c.executor == executor)
     return set(c.scalars(query))
+
+
+def in_use(c: Connection, scope: Scope) -> dict[str, int]:
+    """Return the workers of live launches of a scope, by executor."""
+    live = select(launches.c.executor, launches.c.resources).join(
+        simulations, simulations.c.id == launches.c.simulation_id
+    )
+    used: Counter[str] = Counter()
+    for executor, resources in c.execute(live.where(launches.c.state == "live", within(simulations, scope))):
+        used[executor] += decode_document(resources, _LaunchedWorkers).cpu
+    return dict(used)
 
 
 def tries(c: Connection, simulation: str) -> int:

@@ -399,7 +399,7 @@ def test_a_dataset_that_extends_a_built_in_one_is_simulated(
     assert (
         definition["simulator"] == "noop" and definition["tasks"] == 5 and definition["scenarios"] == "scenarios.ndjson"
     )
-    folder = platform.scheduling.staging.folder(msgspec.convert(frozen, ResolvedDataset), sent.json["id"])
+    folder = platform.scheduling.staging.folder(LOCAL_CALLER, msgspec.convert(frozen, ResolvedDataset), sent.json["id"])
     assert [json.loads(line)["name"] for line in (folder / "scenarios.ndjson").read_text().splitlines()][-1] == "case-4"
     worker.finish(launch)
     assert client.delete("/v1/datasets/mine").status_code == 204

@@ -88,7 +88,7 @@ def test_a_drained_executor_is_given_nothing_and_keeps_nothing_from_the_others(r
     for _ in range(3):
         rig.dispatcher.step()
     assert rig.state(here) is State.QUEUED
-    executors.undrain("east")
+    executors.undrain(LOCAL_CALLER, "east")
     executor, launch = rig.launch(here)
     assert executor.name == "east"
     executors.drain(LOCAL_CALLER, "east")

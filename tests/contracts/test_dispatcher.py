@@ -369,7 +369,7 @@ def test_an_unreachable_executor_is_called_with_exponential_back_off(rig: Dispat
         clock.now += 0.01
     timed.close()
     assert 2 <= rig.east.calls <= 12
-    (east, west) = rig.platform.operations.executors.list()
+    (east, west) = rig.platform.operations.executors.list(LOCAL_CALLER)
     assert (east.healthy, east.reason, west.healthy) == (False, "east is away", True)
 
 

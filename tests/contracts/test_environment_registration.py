@@ -104,7 +104,7 @@ def test_an_environment_becomes_a_version_with_its_lock_and_its_fields(platform:
     assert (again["version"], again["digest"]) == (version["version"], version["digest"])
 
     dataset = platform.catalogue.datasets.find(LOCAL_CALLER, "corridor")
-    folder = platform.scheduling.staging.folder(platform.catalogue.datasets.frozen(dataset), "simulation")
+    folder = platform.scheduling.staging.folder(LOCAL_CALLER, platform.catalogue.datasets.frozen(dataset), "simulation")
     assert (folder / "environment" / "plain" / "server" / "app.py").read_bytes() == FILES["server/app.py"]
     assert (folder / "packages" / "uvicorn" / "server.py").stat().st_nlink > 1, "packages are hard links"
     assert json.loads((folder / "dataset.json").read_bytes())["name"] == "openenv", "the platform's own description"

@@ -7,7 +7,7 @@ import msgspec
 
 from common.downloads import Download
 from common.errors import NoReplay, NotFound, StoreUnavailable, UnknownArtifact, UnknownDataset
-from core.domain.access.scopes import Caller
+from core.domain.access.scopes import PLATFORM, Caller
 from core.domain.results.declared_results import declared_results
 from core.domain.results.result_columns import TaskResult
 from core.domain.submissions.provenance import ResolvedDataset, dataset_of, play_document
@@ -73,6 +73,11 @@ class Replays:
             deleted = dataset.extends is not None and datasets.find(c, caller.scope, dataset.digest) is None
         if deleted:
             raise UnknownDataset(f"{dataset.name}@{dataset.version} was deleted; a replay needs its scenarios.")
+
+    def caller_of(self, id: str) -> Caller:
+        """Return for whom the job makes the replays of a simulation."""
+        with self._database.read() as c:
+            return simulations.find(c, PLATFORM, id).caller
 
     def inputs(
         self, caller: Caller, id: str, task: int

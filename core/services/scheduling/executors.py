@@ -1,14 +1,15 @@
 """Executors for the API: the configured ones with their health and load, and which of them are drained."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from common.errors import UnknownExecutor
+from core.domain.access.roles import Verb
 from core.domain.access.scopes import Caller
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.notifications.notifier import Notifier
-from core.store import executors
+from core.store import executors, launches
 from core.store.database import Connection, Database
 
 
@@ -44,12 +45,18 @@ class Executors:
         self._notifier = notifier
         self._executor_configs = {config.name: config for config in executor_configs}
 
-    def list(self) -> list[ExecutorState]:
-        """Return every executor."""
+    def list(self, caller: Caller) -> list[ExecutorState]:
+        """Return every executor; to who does not operate the platform, with the workers that his project uses."""
         with self._database.read() as c:
             rows = {row.name: row for row in executors.all(c)}
             drains = executors.drains(c)
-        return [_state_of(config, rows.get(name), drains.get(name)) for name, config in self._executor_configs.items()]
+            own = None if Verb.OPERATE in caller.verbs else launches.in_use(c, caller.scope)
+        states = {
+            name: _state_of(one, rows.get(name), drains.get(name)) for name, one in self._executor_configs.items()
+        }
+        if own is not None:
+            states = {name: replace(state, in_use=own.get(name, 0)) for name, state in states.items()}
+        return [*states.values()]
 
     def drain(self, caller: Caller, name: str, *, reason: str = "") -> ExecutorState:
         """Give an executor no simulations from now on; what it runs goes on. Of a drained one, replace the reason."""
@@ -59,22 +66,22 @@ class Executors:
 
         self._known(name)
         self._database.write(write)
-        return self._changed(name)
+        return self._changed(caller, name)
 
-    def undrain(self, name: str) -> ExecutorState:
+    def undrain(self, caller: Caller, name: str) -> ExecutorState:
         """Give an executor simulations again. Idempotent."""
         self._known(name)
         self._database.write(lambda c: executors.undrain(c, name))
-        return self._changed(name)
+        return self._changed(caller, name)
 
     def _known(self, name: str) -> None:
         if name not in self._executor_configs:
             known = ", ".join(self._executor_configs)
             raise UnknownExecutor(f"There is no executor {name[:64]!r}; there are {known}.")
 
-    def _changed(self, name: str) -> ExecutorState:
+    def _changed(self, caller: Caller, name: str) -> ExecutorState:
         self._notifier.wake("dispatch")
-        return next(state for state in self.list() if state.name == name)
+        return next(state for state in self.list(caller) if state.name == name)
 
 
 def _state_of(

@@ -23,7 +23,7 @@ from common.errors import (
     TooLarge,
     UnknownSimulation,
 )
-from core.domain.access.scopes import OPERATION, PLATFORM
+from core.domain.access.scopes import OPERATION, PLATFORM, Caller
 from core.domain.scheduling.preparation import Missing, Preparation, following
 from core.domain.scheduling.states import State
 from core.domain.submissions.packed_files import PackedFiles, packed_files_of
@@ -151,6 +151,7 @@ class Staging:
 
     def folder(
         self,
+        caller: Caller,
         dataset: ResolvedDataset,
         holder: str,
         say: Callable[[DownloadProgress], None] = ignore_progress,
@@ -166,7 +167,7 @@ class Staging:
         digest = dataset.digest
         if not scenario_folder.ready(self._plays, name):
             tree = self._cache.tree(
-                digest, lambda: self._datasets.entries(OPERATION, digest), holder=holder, on_progress=say
+                digest, lambda: self._datasets.entries(caller, digest), holder=holder, on_progress=say
             )
             said = dataset.said or {}
             networks = {entry["name"]: tree / network_path(entry["name"]) for entry in said.get("maps", ())}
@@ -239,7 +240,7 @@ class Staging:
             built_in(provenance.dataset).verify()
             report = at_intervals(lambda progress: self._add_event(id, download_event(progress)))
             say = self._environment_reporter(id, provenance.dataset.name)
-            folder = self.folder(provenance.dataset, id, report, say)
+            folder = self.folder(row.caller, provenance.dataset, id, report, say)
             try:
                 environment = self._stage_model(row, provenance, report, apart=apart)
             except (BadArchive, BadRequirements, TooLarge) as error:
