@@ -81,6 +81,16 @@ TIMES: Mapping[str, tuple[Time, str]] = {
     "pipelines.ended_at": (Time.RECORD, ""),
     "pipeline_steps.started_at": (Time.RECORD, ""),
     "pipeline_steps.ended_at": (Time.RECORD, ""),
+    "projects.created_at": (Time.RECORD, ""),
+    "projects.closed_at": (Time.RECORD, ""),
+    "users.created_at": (Time.RECORD, ""),
+    "users.left_at": (Time.RECORD, ""),
+    "users.invited_until": (Time.END, "invitation IS NOT NULL"),
+    "members.since": (Time.RECORD, ""),
+    "tokens.created_at": (Time.RECORD, ""),
+    "tokens.expires_at": (Time.END, "revoked_at IS NULL"),
+    "tokens.revoked_at": (Time.RECORD, ""),
+    "tokens.used_at": (Time.RECORD, ""),
 }
 
 

@@ -98,6 +98,7 @@ def copy_rows(source: Database, target: Database) -> None:
             }
             rows = [{names[name]: row[name] for name in names} for row in reader.execute(select(table)).mappings()]
             if rows:
+                writer.execute(into.delete())  # the migration to it may have written the same
                 writer.execute(into.insert(), rows)
         # Earlier versions wrote the end of a cancelled simulation before its summary.
         writer.execute(text("UPDATE simulations SET summary=NULL WHERE state='cancelled'"))
