@@ -26,6 +26,7 @@ from api.v1 import (
     models,
     operations,
     pipelines,
+    quotas,
     results,
     runtimes,
     session,
@@ -65,6 +66,7 @@ BLUEPRINTS = (
     usage,
     session,
     accounts,
+    quotas,
 )
 
 

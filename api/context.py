@@ -11,11 +11,11 @@ from flask import Flask, current_app, g, request
 from api.identification import Identification, OneToken, identity_of, project_of
 from api.stream_slots import StreamSlots
 from common.client_addresses import Network, address_of
-from common.errors import BadRequest, UnknownProject
+from common.errors import AccountsOff, BadRequest, UnknownProject
 from core.domain.access.identities import UserIdentity
 from core.domain.access.scopes import Caller
-from core.services.access.accounts import Accounts
 from core.services.service_groups import (
+    AccessServices,
     AnalysisServices,
     CatalogueServices,
     ComparisonServices,
@@ -41,7 +41,8 @@ class Context:
     operations: OperationServices
     names: tuple[str, ...] = ()
     identification: Identification = field(default_factory=lambda: OneToken(""))
-    accounts: Accounts | None = None
+    #: None on a platform without accounts.
+    access: AccessServices | None = None
     max_upload: int = 4 << 30
     spool: Path | None = None
     heartbeat: float = 15.0
@@ -89,6 +90,13 @@ def submission_services() -> SubmissionServices:
 def analysis_services() -> AnalysisServices:
     """Return the current application's services of results."""
     return context().analysis
+
+
+def access_services() -> AccessServices:
+    """Return the current application's services of accounts; raise AccountsOff where there are none."""
+    if (access := context().access) is None:
+        raise AccountsOff
+    return access
 
 
 def pipeline_services() -> PipelineServices:

@@ -30,6 +30,7 @@ GAUGES: tuple[tuple[str, str, list[str]], ...] = (
     ("windtunnel_waiting_simulations", "Simulations that wait for a model, for workers or for an executor.", []),
     ("windtunnel_waiting_tasks", "Tasks of the simulations that wait.", []),
     ("windtunnel_waiting_oldest_seconds", "Seconds that the oldest of these simulations has waited; 0: none.", []),
+    ("windtunnel_quota_drift", "By how much the last recount of quotas has changed what was counted.", []),
     ("windtunnel_executor_workers", "Most workers at the same time, by executor.", ["executor"]),
     ("windtunnel_executor_in_use", "Workers in use, by executor.", ["executor"]),
     ("windtunnel_executor_healthy", "Whether the executor answers (1 or 0).", ["executor"]),
@@ -75,12 +76,15 @@ class PlatformCollector(Collector):
         counts = self._operations.queue.states()
         for state in State:
             families["windtunnel_simulations"].add_metric([state.value], counts.get(state.value, 0))
+        numbers = {"windtunnel_quota_drift": float(self._operations.quotas.last_drift())}
         if waiting := self._operations.queue.counts().waiting:
-            families["windtunnel_waiting_simulations"].add_metric([], waiting.simulations)
-            families["windtunnel_waiting_tasks"].add_metric([], waiting.tasks)
+            numbers["windtunnel_waiting_simulations"] = waiting.simulations
+            numbers["windtunnel_waiting_tasks"] = waiting.tasks
             oldest = waiting.oldest_at
             seconds = seconds_since(oldest.timestamp(), time.time()) if oldest else 0.0
-            families["windtunnel_waiting_oldest_seconds"].add_metric([], seconds)
+            numbers["windtunnel_waiting_oldest_seconds"] = seconds
+        for name, number in numbers.items():
+            families[name].add_metric([], number)
         for executor in self._operations.executors.list(OPERATION):
             families["windtunnel_executor_workers"].add_metric([executor.name], executor.workers)
             families["windtunnel_executor_in_use"].add_metric([executor.name], executor.in_use)

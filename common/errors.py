@@ -54,6 +54,10 @@ class ProjectRequired(BadRequest):
     """You are in several projects, or in none. Name one: `Windtunnel-Project: <project>`, or `?project=`."""
 
 
+class QuotaExceeded(PlatformError):
+    """A quota of your project has no room for this. `GET /v1/projects/{project}/quotas` shows limits and use."""
+
+
 class NameTaken(PlatformError):
     """This name is taken, or was once, and names are not used again. Choose another one."""
 

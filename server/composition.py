@@ -249,7 +249,7 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
             spool=spool,
             sandbox=confinement or {},
             identification=identities,
-            accounts=platform.access.accounts if settings.multi_user else None,
+            access=platform.access if settings.multi_user else None,
             proxies=networks(settings.trusted_proxies),
             checks=checks(platform) | {"disk": lambda: disk_problem(settings.home)},
         )

@@ -198,6 +198,7 @@ def jobs(settings: Settings) -> int:
             platform.files,
             platform.catalogue,
             platform.pipelines,
+            platform.operations,
             environments_folder=folder,
             sandbox=level,
         ).table

@@ -12,6 +12,7 @@ from core.domain.scheduling.preparation import Missing, Preparation
 from core.domain.scheduling.preparation_queue import PreparationQueue, Unprepared
 from core.domain.scheduling.reservations import ReservingLaunch, reserve
 from core.domain.scheduling.states import State
+from core.domain.scheduling.worker_limits import workers_within
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot
 from core.services.scheduling.staging import Staging
@@ -42,15 +43,18 @@ class Admissions:
     def sizes(self, config: ExecutorConfig, launches: Iterable[LiveLaunch], snapshot: Snapshot) -> Mapping[str, int]:
         """Return the new numbers of workers of an executor's launches, by id. They grow as far as workers are free."""
         free = spare = config.workers - snapshot.in_use(config.name)
+        owners = snapshot.workers_in_use()
         sizes: dict[str, int] = {}
         for launch in launches:
             simulation = snapshot.active.get(launch.simulation)
             if simulation is None or simulation.ending or simulation.state is not State.RUNNING:
                 continue
-            size = min(simulation.workers, launch.workers + max(0, free))
+            left = owners.left(launch.owner)
+            size = min(simulation.workers, launch.workers + max(0, free if left is None else min(free, left)))
             if size != launch.workers and (launch.id, size) not in self._fixed:
                 sizes[launch.id] = size
                 free -= max(0, size - launch.workers)
+                owners.take(launch.owner, max(0, size - launch.workers))
         self._growing[config.name] = spare - free
         live = {launch.id for launch in snapshot.launches}
         self._fixed = {(id, size) for id, size in self._fixed if id in live}
@@ -88,9 +92,11 @@ class Admissions:
             self._preparations.put(Unprepared(simulation.submitted_at, id, executor, missing))
             return False
 
-        for id, executor in snapshot.queue.admit(capacities, snapshot.now, ready):
+        for id, executor in snapshot.queue.admit(capacities, snapshot.now, ready, snapshot.workers_in_use(finished)):
             if self._dispatch.admit(simulation := read[id], executor):
                 workers = self._executors[executor].config.workers_for(simulation.requested)
+                if simulation.spec.gang is None:
+                    workers = workers_within(snapshot.limits, simulation.owner, workers)
                 yield replace(simulation, state=State.LAUNCHING, executor=executor, workers=workers)
         self._prepare(snapshot)
 

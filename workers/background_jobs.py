@@ -8,7 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from common.errors import StoreUnavailable
-from core.services.service_groups import CatalogueServices, FileServices, JobServices, PipelineServices
+from core.services.service_groups import (
+    CatalogueServices,
+    FileServices,
+    JobServices,
+    OperationServices,
+    PipelineServices,
+)
 from runtimes import catalogue, environments
 from runtimes.harness.runner.processes import WorkerSpec
 from workers import replay_job
@@ -26,6 +32,7 @@ class Jobs:
         files: FileServices,
         catalogue: CatalogueServices,
         pipelines: PipelineServices,
+        operations: OperationServices,
         *,
         environments_folder: Path,
         sandbox: int | None,
@@ -34,6 +41,7 @@ class Jobs:
         self._files = files
         self._catalogue = catalogue
         self._pipelines = pipelines
+        self._operations = operations
         self._environments = environments_folder
         self._sandbox = sandbox
 
@@ -66,11 +74,12 @@ class Jobs:
         self._services.staging.release(id)
 
     def sweep(self, what: str) -> None:
-        """Delete expired uploads, unreferenced objects and unused cache entries."""
+        """Delete expired uploads, unreferenced objects and unused cache entries; once a day, recount quotas."""
         self._files.uploads.sweep()
         self._services.staging.sweep()
         self._services.deletion.sweep()
         self._files.models.sweep()
+        self._operations.quotas.sweep()
 
     def replay(self, name: str) -> None:
         """Make the replay of ``simulation:task`` unless it exists."""

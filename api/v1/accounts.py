@@ -7,7 +7,7 @@ from flask import Response
 
 from api.blueprint import Blueprint, Success
 from api.body import json_body, validated
-from api.context import caller, context
+from api.context import access_services, caller
 from api.paging import LINK, page
 from api.schemas.accounts import (
     MemberListSchema,
@@ -93,9 +93,7 @@ class _AccountListQuery(msgspec.Struct):
 
 def services() -> Accounts:
     """Return the service of accounts; raise AccountsOff where there are none."""
-    if (accounts := context().accounts) is None:
-        raise AccountsOff
-    return accounts
+    return access_services().accounts
 
 
 def _moment(seconds: float | None) -> datetime | None:

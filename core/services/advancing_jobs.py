@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Generic
 
 from common.backoff import RetryPolicy
-from common.errors import Conflict, StoreUnavailable, UnreadableRow
+from common.errors import Conflict, QuotaExceeded, StoreUnavailable, UnreadableRow
 from core.domain.access.scopes import PLATFORM
 from core.services.claims import Action, ClaimedJob, OnError
 from core.store.advanced_rows import AdvancedRows, R
@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 _OUTCOMES = (
     OnError((StoreUnavailable,), Action.WAIT, "waits: {error}"),
+    OnError((QuotaExceeded,), Action.WAIT, "waits for its quota: {error}"),
     # A mistake of this platform: the row goes on once it is mended.
     OnError((Exception,), Action.WAIT, "cannot go on: an internal error, which the log of jobs has"),
 )
@@ -76,7 +77,7 @@ class AdvancingJob(Generic[R]):
                 before = self.rows.find(c, PLATFORM, id).failures
             failure = self.claimed.failure_of(error, failures=before)
             wait, failures, reason = failure.pause, before + 1, failure.reason
-            log = logger.warning if isinstance(error, StoreUnavailable) else logger.exception
+            log = logger.warning if isinstance(error, QuotaExceeded | StoreUnavailable) else logger.exception
             log("%s %s goes on in %.0f s: %s", what, id, wait, error)
         database.write(
             lambda c: self.rows.pause(c, claim, database.now(c), wait=wait, failures=failures, reason=reason)

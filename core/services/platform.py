@@ -11,6 +11,7 @@ from core.notifications.launch_waiters import LaunchWaiters
 from core.notifications.notifier import Notifier
 from core.services.access.accounts import Accounts
 from core.services.access.authentication import UserAuthentication
+from core.services.access.quotas import Quotas
 from core.services.analysis.comparison import Comparison
 from core.services.analysis.distributions import Distributions
 from core.services.analysis.leaderboards import Leaderboards
@@ -195,7 +196,7 @@ def build(
         store=store,
         notifier=notifier,
         standstill=standstill,
-        access=AccessServices(Accounts(database), UserAuthentication(database)),
+        access=AccessServices(Accounts(database), UserAuthentication(database), Quotas(database)),
         files=files,
         catalogue=catalogue,
         submissions=submissions,
@@ -323,6 +324,7 @@ def _operation_services(shared: _Shared, floor: DiskFloor) -> OperationServices:
         queue=Queue(database, options.executor_configs),
         storage_use=StorageUse(database, floor, MachineStorage(options.home / "environments", shared.cache)),
         cache_use=CacheUse(shared.cache, options.cache_nodes),
+        quotas=Quotas(database),
     )
 
 

@@ -6,6 +6,7 @@ from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.access.accounts import Accounts
 from core.services.access.authentication import UserAuthentication
+from core.services.access.quotas import Quotas
 from core.services.analysis.comparison import Comparison
 from core.services.analysis.distributions import Distributions
 from core.services.analysis.leaderboards import Leaderboards
@@ -53,6 +54,7 @@ class AccessServices:
 
     accounts: Accounts
     authentication: UserAuthentication
+    quotas: Quotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +122,13 @@ class PipelineServices:
 
 @dataclass(frozen=True, slots=True)
 class OperationServices:
-    """Services for operators: executors, the queue, storage and caches."""
+    """Services for operators: executors, the queue, storage, caches and quotas."""
 
     executors: Executors
     queue: Queue
     storage_use: StorageUse
     cache_use: CacheUse
+    quotas: Quotas
 
 
 @dataclass(frozen=True, slots=True)

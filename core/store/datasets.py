@@ -11,10 +11,12 @@ from contextlib import suppress
 from sqlalchemy import Connection, and_, case, delete, exists, func, insert, select, update
 
 from common.errors import UnreadableRow
+from core.domain.access.quotas import Charge
 from core.domain.access.scopes import Scope
 from core.domain.scheduling.states import UNENDED
 from core.domain.submissions.provenance import ResolvedDataset, dataset_of
 from core.domain.submissions.stored_documents import decode_document
+from core.store import quotas
 from core.store.claims import Claims, HeldClaim
 from core.store.owned import within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
@@ -52,6 +54,7 @@ class DatasetVersionRow(StoredRow, frozen=True, gc=False):
     digest: str | None
     files: int
     bytes: int
+    stored_bytes: int
     described: str | None
     same_as: str | None
     progress: str | None
@@ -219,6 +222,7 @@ def finish(
     ``located``: kinds of source whose files stay in the user's bucket, if a file was located there. An existing version
     of the same content from such a source then gets the new locations, because its objects may have been moved, or
     rewritten with other ETags.
+    Raise QuotaExceeded if its project has no room for its content.
     """
     if not CLAIMS.lock(c, claim):
         return None
@@ -244,7 +248,23 @@ def finish(
     for tag in own.tag_names:
         tags.put(c, Scope(own.project), own.name, tag, effective)
     [finished] = read_rows(c.execute(_SELECT.where(versions.c.id == effective)), DatasetVersionRow)
+    if same is None:
+        _charge(c, finished, finished.stored_bytes, refuse=True)
     return finished
+
+
+def _charge(c: Connection, row: DatasetVersionRow, stored: int, *, refuse: bool) -> None:
+    """Charge content, unless another version of the project, or of the user, has it."""
+    others = select(versions.c.id).where(
+        versions.c.project == row.project,
+        versions.c.digest == row.digest,
+        versions.c.id != row.id,
+        versions.c.state == "ready",
+        versions.c.stored_bytes > 0,
+    )
+    by_user = others.where(versions.c.made_by == row.made_by)
+    whole, own = (Charge(stored_bytes=stored if c.scalar(query.limit(1)) is None else 0) for query in (others, by_user))
+    quotas.charge(c, row.project, row.made_by, whole, of_user=own, refuse=refuse)
 
 
 def _swap_objects(c: Connection, first: str, second: str) -> None:
@@ -275,10 +295,13 @@ def bury(c: Connection, scope: Scope, id: str, now: float) -> DatasetVersionRow 
     """Mark a version as deleted, with its tags and prefetch: no query finds it, and no new reference is made to it."""
     alive = and_(within(versions, scope), versions.c.id == id, versions.c.state != "deleted")
     changes = {"state": "deleted", "ended_at": now, "claim": None, "claim_until": 0.0}
-    row = c.execute(update(versions).where(alive).values(**changes).returning(*_COLUMNS)).first()
+    burying = update(versions).where(alive).values(**changes).returning(*_COLUMNS)
+    row = read_row(c.execute(burying).first(), DatasetVersionRow)
     tags.drop_all(c, scope, id)
     c.execute(delete(prefetches).where(prefetches.c.version_id == id))
-    return read_row(row, DatasetVersionRow)
+    if row is not None and row.stored_bytes:
+        _charge(c, row, -row.stored_bytes, refuse=False)
+    return row
 
 
 def user_of(c: Connection, scope: Scope, name: str, digest: str) -> str | None:

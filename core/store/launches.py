@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 import msgspec
-from sqlalchemy import Connection, bindparam, insert, select, text, update
+from sqlalchemy import Connection, CursorResult, bindparam, insert, select, text, update
 
 from core.domain.access.scopes import Scope
 from core.domain.scheduling.reservations import Reservation
@@ -17,7 +17,7 @@ from core.store.tables import launches, simulations
 
 
 class LaunchRow(StoredRow, frozen=True, gc=False):
-    """A launch, with the state of its simulation; ``outcome`` and ``submitted_at`` are the simulation's too."""
+    """A launch, with the state of its simulation; what follows the state is the simulation's too."""
 
     id: str
     simulation_id: str
@@ -31,6 +31,8 @@ class LaunchRow(StoredRow, frozen=True, gc=False):
     simulation_state: str
     outcome: str | None
     submitted_at: float
+    project: str
+    submitted_by: str
 
     @property
     def workers(self) -> int:
@@ -57,6 +59,8 @@ _SIMULATION = {
     "simulation_state": simulations.c.state,
     "outcome": simulations.c.outcome,
     "submitted_at": simulations.c.created_at,
+    "project": simulations.c.project,
+    "submitted_by": simulations.c.submitted_by,
 }
 _WITH_SIMULATION = select(*columns_of(launches, LaunchRow, **_SIMULATION)).join(
     simulations, simulations.c.id == launches.c.simulation_id
@@ -128,13 +132,28 @@ def living(c: Connection, executor: str) -> set[str]:
 
 def in_use(c: Connection, scope: Scope) -> dict[str, int]:
     """Return the workers of live launches of a scope, by executor."""
-    live = select(launches.c.executor, launches.c.resources).join(
-        simulations, simulations.c.id == launches.c.simulation_id
-    )
     used: Counter[str] = Counter()
-    for executor, resources in c.execute(live.where(launches.c.state == "live", within(simulations, scope))):
+    for executor, _, _, resources in _live_in(c, scope):
         used[executor] += decode_document(resources, _LaunchedWorkers).cpu
     return dict(used)
+
+
+def workers_of(c: Connection, scope: Scope) -> list[tuple[str, str, int]]:
+    """Return project, submitter and number of workers of the live launches of a scope."""
+    return [
+        (project, user, decode_document(resources, _LaunchedWorkers).cpu)
+        for _, project, user, resources in _live_in(c, scope)
+    ]
+
+
+def _live_in(c: Connection, scope: Scope) -> "CursorResult[*tuple[str, str, str, str]]":
+    s = simulations.c
+    columns = (launches.c.executor, s.project, s.submitted_by, launches.c.resources)
+    live = select(*columns).join(simulations, s.id == launches.c.simulation_id)
+    rows: CursorResult[*tuple[str, str, str, str]] = c.execute(
+        live.where(launches.c.state == "live", within(simulations, scope))
+    )
+    return rows
 
 
 def tries(c: Connection, simulation: str) -> int:

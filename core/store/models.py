@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, bindparam, func, insert, or_, select
 
+from core.domain.access.quotas import Charge
 from core.domain.access.scopes import Scope
+from core.store import quotas
 from core.store.owned import OwnedQuery, within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import model_tags, models, simulations
@@ -40,15 +42,37 @@ _WITH_DIGEST = OwnedQuery(
 
 
 def add(c: Connection, values: Mapping[str, object]) -> ModelRow:
-    """Insert the next version of a name, unless its newest version has the same content already."""
-    versions = _SELECT.where(models.c.project == values["project"], models.c.name == values["name"])
+    """Insert the next version of a name, unless its newest version has the same content already.
+
+    Content that its project has not yet is charged; raise QuotaExceeded if there is no room for it.
+    """
+    project = values["project"]
+    versions = _SELECT.where(models.c.project == project, models.c.name == values["name"])
     newest = read_row(c.execute(versions.order_by(models.c.version.desc()).limit(1)).first(), ModelRow)
     if newest is not None and newest.digest == values["digest"] and newest.format == values["format"]:
         return newest
     version = newest.version + 1 if newest is not None else 1
     adding = insert(models).values(**values, version=version).returning(*_COLUMNS)
     [added] = read_rows(c.execute(adding), ModelRow)
+    _charge(c, str(project), added, added.size, refuse=True)
     return added
+
+
+def room(c: Connection, scope: Scope, user: str, digest: str, size: int) -> None:
+    """Raise QuotaExceeded if a project has no room at this moment for content that it has not yet."""
+    own = select(models.c.id).where(within(models, scope), models.c.digest == digest)
+    if c.scalar(own.limit(1)) is None:
+        quotas.room(c, scope.owner, user, Charge(stored_bytes=size))
+
+
+def _charge(c: Connection, project: str, row: ModelRow, size: int, *, refuse: bool) -> None:
+    """Charge the content of a row, unless another row of the project, or of the user, has it."""
+    others = select(models.c.id).where(
+        models.c.project == project, models.c.digest == row.digest, models.c.id != row.id
+    )
+    by_user = others.where(models.c.made_by == row.made_by)
+    whole, own = (Charge(stored_bytes=size if c.scalar(query.limit(1)) is None else 0) for query in (others, by_user))
+    quotas.charge(c, project, row.made_by, whole, of_user=own, refuse=refuse)
 
 
 def find(c: Connection, scope: Scope, ref: str) -> ModelRow | None:
@@ -117,9 +141,14 @@ def lock(c: Connection, scope: Scope, id: str) -> None:
 def delete(c: Connection, scope: Scope, id: str) -> bool:
     """Delete a row and its tags; return whether its content is no longer referenced by any model or simulation."""
     deleting = models.delete().where(within(models, scope), models.c.id == id)
-    digest = c.scalar(deleting.returning(models.c.digest))
+    deleted = c.execute(deleting.returning(models.c.project, *_COLUMNS)).first()
     tags.drop_all(c, scope, id)
-    return digest is not None and not needed(c, digest)
+    if deleted is None:
+        return False
+    project, *columns = deleted
+    row = ModelRow(*columns)
+    _charge(c, project, row, -row.size, refuse=False)
+    return not needed(c, row.digest)
 
 
 def size_of(c: Connection, digest: str) -> int:

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, bindparam, text
 
-from core.domain.scheduling.states import State
+from core.domain.scheduling.states import WAITING_STATES
 from core.store.rows import StoredRow, read_rows
 from core.store.tables import LISTED_ROWS
 
@@ -29,8 +29,6 @@ class LeaseSums(StoredRow, frozen=True, gc=False):
     rate: float | None
 
 
-#: States before a simulation runs.
-WAITING = (State.QUEUED, State.STAGING, State.LAUNCHING)
 #: The executor that a submission names, where it is not admitted yet.
 _NAMED = {
     "sqlite": "json_extract(s.spec, '$.placement.executor')",
@@ -60,7 +58,7 @@ _LAUNCHES = text("SELECT executor, count(*) AS launches FROM launches WHERE stat
 def waiting(c: Connection, now: float) -> list[WaitingGroup]:
     """Return groups of simulations before they run: by state, executor, and what holds them."""
     query = text(_WAITING.format(named=_NAMED[c.dialect.name])).bindparams(bindparam("states", expanding=True))
-    return read_rows(c.execute(query, {"states": [state.value for state in WAITING], "now": now}), WaitingGroup)
+    return read_rows(c.execute(query, {"states": sorted(WAITING_STATES), "now": now}), WaitingGroup)
 
 
 def leases(c: Connection) -> dict[str, LeaseSums]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -23,11 +24,12 @@ from sqlalchemy import (
 )
 
 from common.errors import Conflict, IllegalTransition, UnknownSimulation
+from core.domain.access.quotas import Charge
 from core.domain.access.scopes import Caller, Scope, work_of
 from core.domain.scheduling.preparation import Preparation
-from core.domain.scheduling.states import ADMITTED, FINAL, UNENDED, State, may_follow
+from core.domain.scheduling.states import ADMITTED, FINAL, UNENDED, WAITING_STATES, State, may_follow
 from core.domain.submissions.listing import search_text
-from core.store import events, scheduling_changes
+from core.store import events, quotas, scheduling_changes
 from core.store.claims import Claims
 from core.store.owned import OwnedQuery, within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
@@ -80,6 +82,8 @@ class QueuedRow(StoredRow, frozen=True, gc=False):
     """A queued simulation, with the columns that decide its admission."""
 
     id: str
+    project: str
+    submitted_by: str
     spec: str
     dry_run: int
     created_at: float
@@ -195,17 +199,27 @@ class _FirstColumns(msgspec.Struct):
     """The columns of a new simulation from which its search text and its first event follow."""
 
     id: str
+    project: str
     state: str
     model: str
     dataset: str
     runtime: str
     created_at: float
     labels: str = "{}"
+    submitted_by: str = ""
+
+
+class _FirstStage(msgspec.Struct):
+    """The column of a new simulation's stage that is charged."""
+
+    total: int
 
 
 def add(c: Connection, values: Mapping[str, object], stage: Mapping[str, object]) -> None:
-    """Insert a queued simulation with its stage and its first event."""
+    """Insert a queued simulation with its stage and its first event; raise QuotaExceeded if it has no room."""
     new = msgspec.convert(values, _FirstColumns)
+    tasks = msgspec.convert(stage, _FirstStage).total
+    quotas.charge(c, new.project, new.submitted_by, Charge(queued_simulations=1, tasks=tasks))
     searched = search_text(new.model, new.dataset, new.runtime, json.loads(new.labels))
     c.execute(_INSERT, {**values, "search": searched})
     c.execute(_INSERT_STAGE, stage)
@@ -315,16 +329,21 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
     body = {"state": following.value}
     if isinstance(reason := changes.get("reason"), str):
         changes["reason"] = body["reason"] = _storable(reason)
+    charge = Charge(queued_simulations=(following in WAITING_STATES) - (current in WAITING_STATES))
     if following in FINAL:
-        changes = {"ended_at": now} | changes
+        stored = quotas.stored_of(c, id)
+        changes = {"ended_at": now} | changes | {"stored_bytes": stored}
+        charge = replace(charge, tasks=-quotas.tasks_of(c, id), stored_bytes=stored)
     changes["changed_at"] = now
     values = {f"new_{name}": value for name, value in (changes | {"state": following.value}).items()}
     moving = _moving(frozenset(changes), again=following is State.QUEUED)
-    seq = c.scalar(moving, values | {"simulation": id, "current": current.value})
-    if seq is None:
+    moved = c.execute(moving, values | {"simulation": id, "current": current.value}).first()
+    if moved is None:
         raise Conflict(f"Simulation {id} is no longer {current}, or its end has been decided.")
-    events.insert_event(c, id, int(seq), "state", body, now)
+    seq, project, user = moved
+    events.insert_event(c, id, seq, "state", body, now)
     scheduling_changes.add(c, id)
+    quotas.charge(c, project, user, charge, refuse=False)
     return int(seq)
 
 
@@ -340,7 +359,7 @@ def _moving(changed: frozenset[str], *, again: bool) -> Update:
         .where(s.id == bindparam("simulation"), s.state == bindparam("current"))
         .where(or_(s.outcome.is_(None), s.outcome == bindparam("new_state")))
         .values(event_seq=s.event_seq + 1, claim=None, claim_until=0.0, **attempt, **named)
-        .returning(s.event_seq)
+        .returning(s.event_seq, s.project, s.submitted_by)
     )
 
 
@@ -472,7 +491,10 @@ def positions(c: Connection, ids: Iterable[str]) -> dict[str, int]:
 def delete(c: Connection, scope: Scope, id: str, now: float) -> None:
     """Mark a simulation as deleted; its objects and rows are removed later, its row last."""
     values = {"deleted_at": now, "changed_at": now, "claim": None, "claim_until": 0.0}
-    c.execute(update(simulations).where(within(simulations, scope), simulations.c.id == id).values(**values))
+    s = simulations.c
+    alive = update(simulations).where(within(simulations, scope), s.id == id, s.deleted_at.is_(None))
+    for project, user, stored in c.execute(alive.values(**values).returning(s.project, s.submitted_by, s.stored_bytes)):
+        quotas.charge(c, project, user, Charge(stored_bytes=-stored), refuse=False)
 
 
 def retries_of(c: Connection, scope: Scope, ids: Sequence[str]) -> dict[str, str]:

@@ -91,6 +91,29 @@ tokens = Table(
     Index("tokens_sessions", "session_of"),
 )
 
+# Limits: of no project: of all that have none of their own; of no user: of the project as a whole.
+quota_limits = Table(
+    "quota_limits",
+    metadata,
+    Column("limited", Text, primary_key=True),
+    Column("user", Text, primary_key=True),
+    Column("quota", Text, primary_key=True),  # see core/domain/access/quotas.py
+    Column("amount", BigInteger, nullable=False),
+)
+
+# What a project (of no user), and each user in it, has of what is counted.
+quota_use = Table(
+    "quota_use",
+    metadata,
+    Column("charged", Text, primary_key=True),
+    Column("user", Text, primary_key=True),
+    Column("queued_simulations", BigInteger, nullable=False, server_default="0"),
+    Column("tasks", BigInteger, nullable=False, server_default="0"),
+    Column("stored_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("drift", BigInteger, nullable=False, server_default="0"),  # that a recount has found; -1: none was yet
+    postgresql_with={"fillfactor": 50},
+)
+
 models = Table(
     "models",
     metadata,
@@ -214,6 +237,7 @@ simulations = Table(
     Column("dataset_version", Text, nullable=False, server_default=""),
     Column("dataset_digest", Text, nullable=False, server_default=""),
     Column("submitted_by", Text, nullable=False, server_default=""),  # see common/client_addresses.py
+    Column("stored_bytes", BigInteger, nullable=False, server_default="0"),  # of what it refers to, once it has ended
     Column("search", Text, nullable=False, server_default=""),  # see core/domain/submissions/listing.py
     Column("changed_at", Float(53)),  # of its newest event, or of its deletion; null: before this column existed
     Column("headline", Text),  # JSON, the members of the summary that a list has; null: ended by an earlier version
@@ -499,6 +523,7 @@ dataset_versions = Table(
     Column("digest", Text),
     Column("files", BigInteger, nullable=False, server_default="0"),
     Column("bytes", BigInteger, nullable=False, server_default="0"),
+    Column("stored_bytes", BigInteger, nullable=False, server_default="0"),  # 0: its files stay where they are
     Column("described", Text),  # JSON: content of its dataset.json, if it has one
     Column("same_as", Text),  # the version that has this content already
     Column("made_by", Text, nullable=False, server_default=""),

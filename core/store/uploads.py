@@ -8,7 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, or_, select, update
 
+from core.domain.access.quotas import Charge
 from core.domain.access.scopes import Scope
+from core.store import quotas
 from core.store.owned import within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import dataset_versions as versions
@@ -20,6 +22,7 @@ class UploadRow(StoredRow, frozen=True, gc=False):
     """An upload; ``length`` is None while it is not known."""
 
     id: str
+    project: str
     kind: str
     length: int | None
     offset: int
@@ -109,7 +112,10 @@ def advance(
     expires_at: float,
     over: bool,
 ) -> UploadRow | None:
-    """Advance the offset from ``since`` past durable parts (start, bytes, object); None if another request writes."""
+    """Advance the offset from ``since`` past durable parts (start, bytes, object); None if another request writes.
+
+    Raise QuotaExceeded if the project has no room for the parts.
+    """
     to = since + sum(size for _, size, _ in stored)
     query = update(uploads).where(uploads.c.id == id, uploads.c.offset == since, uploads.c.writer == writer)
     following = None if over else writer
@@ -118,6 +124,7 @@ def advance(
     if row is not None and stored:
         rows = [{"upload_id": id, "start": start, "bytes": size, "object": key} for start, size, key in stored]
         c.execute(insert(parts), rows)
+        quotas.charge(c, row.project, row.caller, Charge(stored_bytes=to - since))
     return row
 
 
@@ -174,9 +181,14 @@ def parts_from(c: Connection, id: str, position: int, limit: int = 256) -> list[
 def remove(c: Connection, scope: Scope, id: str) -> list[str] | None:
     """Delete an upload; return the objects of its parts, or None if there is no such upload."""
     deleting = delete(uploads).where(within(uploads, scope), uploads.c.id == id)
-    if c.execute(deleting.returning(uploads.c.id)).first() is None:
+    owner = c.execute(deleting.returning(uploads.c.project, uploads.c.caller)).first()
+    if owner is None:
         return None
-    return list(c.scalars(delete(parts).where(parts.c.upload_id == id).returning(parts.c.object)))
+    deleted = delete(parts).where(parts.c.upload_id == id).returning(parts.c.object, parts.c.bytes)
+    sizes = {key: size for key, size in c.execute(deleted)}
+    freed = sum(sizes[key] for key in unreferenced(c, list(sizes)))
+    quotas.charge(c, owner.project, owner.caller, Charge(stored_bytes=-freed), refuse=False)
+    return list(sizes)
 
 
 def expired(c: Connection, now: float, grace: float, limit: int = 100) -> list[str]:

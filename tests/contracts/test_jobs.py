@@ -42,7 +42,13 @@ def test_a_simulation_finalized_twice_at_once_does_not_delay_another(rig: Dispat
     finalization = Finalization(platform.database, store, platform.notifier, results, outputs)
     services = replace(platform.jobs, finalization=finalization)
     jobs = Jobs(
-        services, platform.files, platform.catalogue, platform.pipelines, environments_folder=tmp_path, sandbox=None
+        services,
+        platform.files,
+        platform.catalogue,
+        platform.pipelines,
+        platform.operations,
+        environments_folder=tmp_path,
+        sandbox=None,
     )
     first_run = threading.Thread(target=jobs.table["collect"], args=(large,))
     first_run.start()

@@ -191,7 +191,13 @@ def test_a_simulation_whose_summary_waits_for_the_store_says_so(rig: DispatcherR
     outage.begin()
     services = replace(platform.jobs, finalization=finalization)
     jobs = Jobs(
-        services, platform.files, platform.catalogue, platform.pipelines, environments_folder=Path(), sandbox=None
+        services,
+        platform.files,
+        platform.catalogue,
+        platform.pipelines,
+        platform.operations,
+        environments_folder=Path(),
+        sandbox=None,
     )
     jobs.table["collect"](id)  # does not fail
     waiting = platform.submissions.simulations.get(LOCAL_CALLER, id)

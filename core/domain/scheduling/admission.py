@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.preparation import PREPARATION_SLOT, Preparation
+from core.domain.scheduling.worker_limits import NOBODY, WorkersInUse, WorkOwner, workers_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class QueuedSimulation:
     """A queued simulation. ``requested``: workers, None for as many as the executor has; ``executor``: "" for any.
 
     ``brief``: a dry run, which bypasses the queue. ``eligible``: the executors that could run it; None: all.
-    ``prepared``: a job has prepared it.
+    ``prepared``: a job has prepared it. ``owner``: whose limits of workers hold. ``fixed``: it needs all its workers.
     """
 
     id: str
@@ -25,6 +26,8 @@ class QueuedSimulation:
     executor: str = ""
     eligible: frozenset[str] | None = None
     prepared: bool = False
+    owner: WorkOwner = NOBODY
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,12 @@ class FreeCapacity:
 
 @dataclass(frozen=True, slots=True)
 class _Requirement:
-    """What decides on which executors a simulation may run, and whether it bypasses the queue."""
+    """What decides on which executors a simulation may run, whether it bypasses the queue, and whose limits hold."""
 
     executor: str
     eligible: frozenset[str] | None
     brief: bool
+    owner: WorkOwner
 
     def executors(self, names: Iterable[str]) -> list[str]:
         """Return those of the executors on which it could run."""
@@ -66,8 +70,8 @@ class AdmissionQueue:
     """Queued simulations, kept in order as they come and go, and the decision which of them start now.
 
     Simulations with equal requirements stand in one line, so a decision looks at the heads of the lines only: it costs
-    what it admits, not what waits. There are about as many lines as executors. Lists with binary search: an insertion
-    moves 8 bytes for each simulation behind it, 20 microseconds at 100,000.
+    what it admits, not what waits. Each owner has about as many lines as there are executors. Lists with binary search:
+    an insertion moves 8 bytes for each simulation behind it, 20 microseconds at 100,000.
     """
 
     def __init__(self, queued: Iterable[QueuedSimulation] = ()) -> None:
@@ -119,7 +123,11 @@ class AdmissionQueue:
             del self._lines[requirement]
 
     def admit(
-        self, capacities: Iterable[FreeCapacity], now: float, ready: Ready = lambda id, executor: True
+        self,
+        capacities: Iterable[FreeCapacity],
+        now: float,
+        ready: Ready = lambda id, executor: True,
+        in_use: WorkersInUse | None = None,
     ) -> list[tuple[str, str]]:
         """Return (simulation, executor) to start now: first come first served, to the executor with most free workers.
 
@@ -127,10 +135,14 @@ class AdmissionQueue:
         so that many small simulations never starve a large one. A dry run (``brief``) bypasses the queue: it is one
         step long. The simulations stay queued until they are discarded.
 
+        ``in_use``: the workers of owners. A simulation whose owner may have no more workers waits, with those of its
+        owner behind it, and holds nobody else back. It gets fewer workers than it asks for where the limit is lower.
+
         A simulation that is not ``ready`` takes no workers and holds nobody back: it is set aside, until it is put
         into the queue again. The first AHEAD of those that wait for workers are asked too, once each.
         """
         self._resume(now)
+        owners = in_use or WorkersInUse({})
         healthy = [capacity for capacity in capacities if capacity.healthy]
         configs: Mapping[str, ExecutorConfig] = {capacity.config.name: capacity.config for capacity in healthy}
         free = {capacity.config.name: capacity.free for capacity in healthy}
@@ -148,17 +160,27 @@ class AdmissionQueue:
             (_, id), place, number, line, executors = heappop(heads)
             item = self._queued[id]
             # Prefer the executor that grants most of the requested workers; among equals, that with most free.
-            grants = {name: (configs[name].workers_for(item.requested), free[name]) for name in executors}
+            workers = {name: configs[name].workers_for(item.requested) for name in executors}
+            if not (item.brief or item.fixed):
+                workers = {name: workers_within(owners.limits, item.owner, count) for name, count in workers.items()}
+            left = None if item.brief else owners.left(item.owner)
+            if left is not None and left < min(workers.values()):
+                if item.fixed and place + 1 < len(line):
+                    heappush(heads, (line[place + 1], place + 1, number, line, executors))
+                continue
+            grants = {name: (count, free[name]) for name, count in workers.items()}
             if item.brief:
                 fits = executors
             else:
-                fits = [name for name in executors if name not in blocked and grants[name][0] <= free[name]]
+                fits = [name for name in executors if name not in blocked and workers[name] <= free[name]]
             if fits:
                 chosen = max(fits, key=(free if item.brief else grants).__getitem__)
                 if not ready(id, chosen):
                     aside.append(id)
                 else:
-                    free[chosen] -= 0 if item.brief else grants[chosen][0]
+                    if not item.brief:
+                        free[chosen] -= workers[chosen]
+                        owners.take(item.owner, workers[chosen])
                     admitted.append((id, chosen))
             else:
                 blocked.update(executors)
@@ -191,7 +213,7 @@ class AdmissionQueue:
 
 
 def _requirement(item: QueuedSimulation) -> _Requirement:
-    return _Requirement(item.executor, item.eligible, item.brief)
+    return _Requirement(item.executor, item.eligible, item.brief, item.owner)
 
 
 def _remove(positions: list[_Position], position: _Position) -> bool:

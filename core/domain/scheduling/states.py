@@ -37,6 +37,8 @@ UNENDED = frozenset(State) - FINAL
 #: States of a simulation that is not queued and has not ended.
 ADMITTED = UNENDED - {S.QUEUED}
 CANCELLABLE = frozenset(state for state, following in NEXT.items() if following & {S.CANCELLING, S.CANCELLED})
+#: States before a simulation runs.
+WAITING_STATES = frozenset({S.QUEUED, S.STAGING, S.LAUNCHING})
 #: States in which runners may lease and report.
 LIVE = frozenset({S.LAUNCHING, S.RUNNING})
 

@@ -14,6 +14,7 @@ import msgspec
 from common.errors import (
     Conflict,
     PlatformError,
+    QuotaExceeded,
     StorageFull,
     StoreUnavailable,
 )
@@ -134,7 +135,7 @@ class ComparisonBatches:
                 submission,
                 within=lambda c, new: store.add_simulation(c, comparison.id, model.ordinal, batch, new),
             )
-        except (Conflict, StoreUnavailable, StorageFull):
+        except (Conflict, QuotaExceeded, StoreUnavailable, StorageFull):
             raise
         except PlatformError as error:
             return f"batch {batch} of {model.name} cannot be submitted: {error.detail}"

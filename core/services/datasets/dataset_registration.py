@@ -151,7 +151,7 @@ class DatasetRegistration:
             with refuse_unreadable(f"The file {file_names.printable(description.scenarios)} of the scenarios"):
                 described = world.described(description, files.read(description.scenarios))
         values = {"manifest": manifest, "digest": written.digest, "files": written.files, "bytes": written.bytes}
-        values["described"] = described
+        values |= {"described": described, "stored_bytes": 0 if progress.located else written.bytes}
         located = IN_BUCKETS if progress.located else ()
 
         def finish(c: Connection) -> store.DatasetVersionRow | None:

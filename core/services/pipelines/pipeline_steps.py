@@ -7,7 +7,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from common.errors import Conflict, IllegalTransition, PlatformError, StoreUnavailable, UnreadableRow
+from common.errors import (
+    Conflict,
+    IllegalTransition,
+    PlatformError,
+    QuotaExceeded,
+    StoreUnavailable,
+    UnreadableRow,
+)
 from core.domain.access.scopes import PLATFORM
 from core.domain.comparisons.comparison_states import ENDED, ComparisonState
 from core.domain.pipelines.pipeline_states import (
@@ -166,7 +173,7 @@ class PipelineSteps:
             self._submit(row, step, resolved)
         except OutputPending:
             return True
-        except (Conflict, StoreUnavailable, UnreadableRow):
+        except (Conflict, QuotaExceeded, StoreUnavailable, UnreadableRow):
             raise
         except PlatformError as error:
             reason = f"it cannot be submitted: {error.detail}"

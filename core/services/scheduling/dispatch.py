@@ -292,7 +292,7 @@ class Dispatch:
             model_key=key_of(model.digest),
             model_size=files.model_size or 0,
             token=new_token(),
-            project=simulation.project,
+            project=simulation.owner.project,
             play_key=files.play.key if files.play else "",
             play_digest=files.play.digest if files.play else "",
             play_size=files.play.size if files.play else 0,

@@ -1,7 +1,7 @@
 """Snapshots for the dispatcher: queue, active simulations and live launches, kept up to date from a log of changes."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
@@ -14,10 +14,11 @@ from core.domain.scheduling.launches import Gang
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.reservations import IN_USE, Reservation
 from core.domain.scheduling.states import LIVE, State
+from core.domain.scheduling.worker_limits import NOBODY, Limits, WorkersInUse, WorkOwner, workers_within
 from core.domain.submissions.packed_files import PackedFiles, packed_files_of
 from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
-from core.store import executors, launches, scheduling_changes, simulations
+from core.store import executors, launches, quotas, scheduling_changes, simulations
 from core.store.database import Connection, Database
 
 #: Seconds between two comparisons with all rows, for writers that do not log their changes (an earlier version).
@@ -41,7 +42,7 @@ class ActiveSimulation:
     started_at: float | None
     stored_provenance: str
     stored_spec: str
-    project: str
+    owner: WorkOwner
     stored_files: str | None
     outcome: State | None = None  # the state in which it ends, once that is decided
     staging_failures: int = 0  # in a row, because a store did not answer; then it is staged, whatever is ready
@@ -98,6 +99,7 @@ class LiveLaunch:
     ending: bool = False  # its simulation has ended, or its end has been decided
     reservation: Reservation = Reservation.HELD
     submitted_at: float = 0.0  # its simulation
+    owner: WorkOwner = NOBODY  # of its simulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class Snapshot:
     """All that the dispatcher's decisions depend on, read at ``now``.
 
     ``active``: the simulations between admission and end, by id. ``claimed``: those of them that a job works on.
-    ``drained``: names of executors that are given no simulations.
+    ``drained``: names of executors that are given no simulations. ``limits``: of the workers of projects and users.
     ``queue`` is shared between snapshots: it stands as it was read last.
     """
 
@@ -115,6 +117,20 @@ class Snapshot:
     claimed: frozenset[str]
     launches: tuple[LiveLaunch, ...]
     drained: frozenset[str] = frozenset()
+    limits: Limits = field(default_factory=dict)
+
+    def workers_in_use(self, finished: Collection[str] = ()) -> WorkersInUse:
+        """Return the workers that owners have, on all executors; ``finished``: as for `in_use`."""
+        if not self.limits:
+            return WorkersInUse({})
+        launched = [
+            (launch.owner, launch.workers)
+            for launch in self.launches
+            if launch.reservation in IN_USE and launch.simulation not in finished
+        ]
+        return WorkersInUse(
+            self.limits, [*launched, *((each.owner, each.workers) for each in self._waiting_launches())]
+        )
 
     @property
     def launched(self) -> frozenset[str]:
@@ -134,15 +150,13 @@ class Snapshot:
 
     def unlaunched(self, executor: str) -> int:
         """Workers of simulations that are admitted to an executor but not yet launched."""
+        return sum(simulation.workers for simulation in self._waiting_launches() if simulation.executor == executor)
+
+    def _waiting_launches(self) -> Iterator[ActiveSimulation]:
         launched = self.launched
-        return sum(
-            simulation.workers
-            for simulation in self.active.values()
-            if simulation.state in LIVE
-            and not simulation.ending
-            and simulation.executor == executor
-            and simulation.id not in launched
-        )
+        for simulation in self.active.values():
+            if simulation.state in LIVE and not simulation.ending and simulation.id not in launched:
+                yield simulation
 
 
 class SnapshotReader:
@@ -161,6 +175,7 @@ class SnapshotReader:
         self._active: dict[str, ActiveSimulation] = {}
         self._verify_at = float("-inf")
         self._covered: set[int] = set()
+        self._limits: Limits = {}
 
     def reset(self) -> None:
         """Forget everything: another process has emptied the log meanwhile."""
@@ -188,6 +203,9 @@ class SnapshotReader:
             verify = moment >= self._verify_at
             if verify:
                 changed |= self._differing(c)
+            if (limits := quotas.worker_limits(c)) != self._limits:
+                self._limits = limits
+                changed |= self._active.keys()  # their numbers of workers follow
             self._read_again(c, changed)
             now = self._database.now(c)
             snapshot = Snapshot(
@@ -197,6 +215,7 @@ class SnapshotReader:
                 claimed=frozenset(simulations.claimed(c, now)),
                 launches=self._live_launches(c, now),
                 drained=frozenset(executors.drains(c)),
+                limits=self._limits,
             )
         self._covered = {number for number, _ in changes}
         if verify:
@@ -227,6 +246,7 @@ class SnapshotReader:
                 ending=not row.accepts_results,
                 reservation=Reservation(row.reservation),
                 submitted_at=row.submitted_at,
+                owner=WorkOwner(row.project, row.submitted_by),
             )
             for row in launches.live(c)
         )
@@ -261,6 +281,8 @@ class SnapshotReader:
             executor=spec.executor,
             eligible=self._eligibility.executors(spec.placement or {}, spec.gang),
             prepared=row.preparation == Preparation.DONE,
+            owner=WorkOwner(row.project, row.submitted_by),
+            fixed=spec.gang is not None,
         )
 
     def _active_simulation(self, row: simulations.SimulationRow) -> ActiveSimulation:
@@ -269,19 +291,21 @@ class SnapshotReader:
         executor = row.executor or ""
         if State(row.state) is State.QUEUED or executor not in self._executor_configs:
             executor = ""
+        owner = WorkOwner(row.project, row.submitted_by)
+        workers = self._executor_configs[executor].workers_for(requested) if executor else 1
         return ActiveSimulation(
             id=row.id,
             state=State(row.state),
             attempt=row.attempt,
             executor=executor,
             requested=requested,
-            workers=self._executor_configs[executor].workers_for(requested) if executor else 1,
+            workers=workers if spec.gang is not None else workers_within(self._limits, owner, workers),
             submitted_at=row.created_at,
             started_at=row.started_at,
             eligible=self._eligibility.executors(spec.placement or {}, spec.gang),
             stored_provenance=row.provenance,
             stored_spec=row.spec,
-            project=row.project,
+            owner=owner,
             stored_files=row.bundle,
             outcome=State(row.outcome) if row.outcome else None,
             staging_failures=row.staging_failures,

@@ -38,6 +38,7 @@ from core.services.simulations.answers import answer_at_end
 from core.services.simulations.cancellations import Cancellations
 from core.services.simulations.headlines import ProgressSoFar, headline_of, progress_of
 from core.services.simulations.new_simulations import NewSimulation, NewSimulations
+from core.services.simulations.quota_holds import quota_holds
 from core.services.simulations.results import Results
 from core.services.simulations.retries import ATTEMPTS, Retries
 from core.services.standstill import Standstill
@@ -220,6 +221,7 @@ class Simulations:
         waiting = [row.id for row in rows if row.state == State.QUEUED and not row.awaits_model]
         positions = store.positions(c, waiting)
         closed = executors.closed(c) if positions else {}
+        held = quota_holds(c, rows) if positions else {}
         now = self._database.now(c)
         steps = events.preparation_steps(c, [row.id for row in rows if row.state in (State.STAGING, State.LAUNCHING)])
         doings: dict[str, str | None] = {}
@@ -229,6 +231,7 @@ class Simulations:
                 doings[row.id] = staging(doing(step), claimed=bool(row.claim) and row.claim_until > now)
             elif type == "launch":  # what was staged is over
                 doings[row.id] = doing(step)
+        doings |= held
         page = []
         for row in rows:
             position, doing_now = positions.get(row.id), doings.get(row.id)
@@ -253,7 +256,7 @@ class Simulations:
     ) -> Simulation:
         """Return the simulation of a row. ``closed``: why executors are given none, by name.
 
-        ``doing``: what happens to it before it runs.
+        ``doing``: what happens to it before it runs; of one that is queued, which quota holds it.
         """
         state = State(row.state)
         provenance = provenance_of(row.provenance)
@@ -276,7 +279,7 @@ class Simulations:
             reason = waits
         elif position is not None:
             preparation = Preparation(row.preparation) if row.preparation else None
-            reason = why_waiting(position, workers, row.not_before - now, row.reason, preparation)
+            reason = doing or why_waiting(position, workers, row.not_before - now, row.reason, preparation)
         dataset, model = provenance.dataset, provenance.model
         return Simulation(
             id=row.id,

@@ -155,6 +155,8 @@ class Models:
             values["filename"] = filename and filename[:255]
             values["dependencies"] = json.dumps(dependencies_document(declaration)) if declaration is not None else None
             values["source"] = json.dumps(source) if source is not None else None
+            with self._database.read() as c:
+                store.room(c, caller.scope, caller.name, actual, size)
             self._store.put(key_of(actual), self._floor.watched(_pieces(draft)))
             with self._database.exclusive(BYTES):
                 if not self._is_stored(actual):  # a deletion removed the bytes between that moment and this one

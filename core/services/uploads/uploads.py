@@ -24,6 +24,7 @@ from common.errors import (
     InUse,
     Invalid,
     OffsetMismatch,
+    QuotaExceeded,
     TooLarge,
     TooManyUploads,
     UnknownUpload,
@@ -31,10 +32,12 @@ from common.errors import (
     UploadUnfinished,
 )
 from common.ids import new_id
+from core.domain.access.quotas import Charge
 from core.domain.access.scopes import PLATFORM, Caller
 from core.domain.submissions.uploads import PART, Checksum, Upload, UploadBuffer
 from core.services.orphan_search import OrphanSearch
 from core.services.uploads.disk_floor import DiskFloor
+from core.store import quotas
 from core.store import uploads as store
 from core.store.database import Connection, Database
 from datasets.objectstore.base import ObjectStore
@@ -131,6 +134,8 @@ class Uploads:
         def write(c: Connection) -> store.UploadRow:
             now = self._database.now(c)
             known = self._refer(c, caller, id, ids, now) if final else length
+            if length:
+                quotas.room(c, caller.scope.owner, caller.name, Charge(stored_bytes=length))
             if not final and length != 0:
                 self._admit(c, caller, now)
             offset = known if final else 0
@@ -356,7 +361,11 @@ class Uploads:
             until = self._database.now(c) + self._ttl
             return store.advance(c, upload.id, writer, stored, since=upload.offset, expires_at=until, over=over)
 
-        row = self._database.write(write)
+        try:
+            row = self._database.write(write)
+        except QuotaExceeded:
+            self._discard(stored)
+            raise
         if row is None:
             self._discard(stored)
             at = self._find(caller, upload.id).offset

@@ -1,0 +1,102 @@
+"""Quotas: limits that operators and maintainers give, and what projects and users have of them."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from common.errors import UnknownUser
+from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Quota
+from core.domain.access.scopes import Caller, Scope
+from core.services.orphan_search import OrphanSearch
+from core.store import accounts, launches
+from core.store import quotas as store
+from core.store.database import Connection, Database
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two recounts of a process, which read all that is counted.
+RECOUNT = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUse:
+    """A quota: its limit (None: none), and how much is used; None in the limits of every project."""
+
+    quota: Quota
+    limit: int | None
+    used: int | None
+
+
+class Quotas:
+    """Service of quotas."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._recount = OrphanSearch(RECOUNT)
+
+    def of_project(self, caller: Caller) -> Sequence[QuotaUse]:
+        """Return the limits in force in the caller's project, and their use."""
+        with self._database.read() as c:
+            return _uses(c, caller.scope, WHOLE_PROJECT)
+
+    def of_user(self, caller: Caller, user: str) -> Sequence[QuotaUse]:
+        """Return the limits of a user in the caller's project, and their use. Raise UnknownUser for no member."""
+        with self._database.read() as c:
+            _require_member(c, caller, user)
+            return _uses(c, caller.scope, user)
+
+    def of_every_project(self) -> Sequence[QuotaUse]:
+        """Return the limits of every project that has none of its own."""
+        with self._database.read() as c:
+            limits = store.own_limits(c, EVERY_PROJECT)
+        return [QuotaUse(quota, limits.get(quota), None) for quota in Quota]
+
+    def limit_project(self, caller: Caller, limits: Mapping[Quota, int]) -> Sequence[QuotaUse]:
+        """Replace the limits of the caller's project; for a quota without one, that of every project holds."""
+        self._database.write(lambda c: store.set_limits(c, caller.scope.owner, WHOLE_PROJECT, limits))
+        return self.of_project(caller)
+
+    def limit_user(self, caller: Caller, user: str, limits: Mapping[Quota, int]) -> Sequence[QuotaUse]:
+        """Replace the limits of a user in the caller's project. Raise UnknownUser for no member."""
+        with self._database.read() as c:
+            _require_member(c, caller, user)
+        self._database.write(lambda c: store.set_limits(c, caller.scope.owner, user, limits))
+        return self.of_user(caller, user)
+
+    def limit_every_project(self, limits: Mapping[Quota, int]) -> Sequence[QuotaUse]:
+        """Replace the limits of every project that has none of its own."""
+        self._database.write(lambda c: store.set_limits(c, EVERY_PROJECT, WHOLE_PROJECT, limits))
+        return self.of_every_project()
+
+    def sweep(self) -> int:
+        """Once a day, and first soon after the start, count again; return by how much the counts had drifted."""
+        return self.recount() if self._recount.begin() else 0
+
+    def last_drift(self) -> int:
+        """Return by how much the counts of all projects had drifted at their last recounts."""
+        with self._database.read() as c:
+            return store.last_drift(c)
+
+    def recount(self) -> int:
+        """Count the use of all projects again; return by how much the counts had drifted."""
+        with self._database.read() as c:
+            projects = store.counted_projects(c)
+        total = 0
+        for project in projects:
+            drift = self._database.write(lambda c, project=project: store.recount(c, Scope(project)))  # type: ignore[misc]
+            if drift:
+                logger.warning("the use of quotas of project %s had drifted by %d; it is counted again", project, drift)
+            total += drift
+        return total
+
+
+def _uses(c: Connection, scope: Scope, user: str) -> Sequence[QuotaUse]:
+    limits, used = store.limits(c, scope.owner, user), store.use(c, scope.owner, user)
+    of_them = (workers for _, by, workers in launches.workers_of(c, scope) if user in {WHOLE_PROJECT, by})
+    used[Quota.RUNNING_WORKERS] = sum(of_them)
+    return [QuotaUse(quota, limits.get(quota), used[quota]) for quota in Quota]
+
+
+def _require_member(c: Connection, caller: Caller, user: str) -> None:
+    if all(member.user != user for member in accounts.members_of(c, caller.scope.owner)):
+        raise UnknownUser(f"There is no member {user[:100]!r} in project {caller.scope.owner}.")

@@ -1,0 +1,29 @@
+"""Quota holds: why simulations that are queued do not start though workers are free."""
+
+from collections.abc import Sequence
+
+from core.domain.access.scopes import Scope
+from core.domain.scheduling.launches import replicas
+from core.domain.scheduling.states import State
+from core.domain.scheduling.worker_limits import WorkersInUse, WorkOwner
+from core.domain.submissions.submission_spec import spec_of
+from core.store import launches, quotas
+from core.store.database import Connection
+from core.store.simulations import SimulationRow
+
+
+def quota_holds(c: Connection, rows: Sequence[SimulationRow]) -> dict[str, str | None]:
+    """Return why a limit of workers holds those of these simulations that are queued, by id; None: no limit does."""
+    if not (limits := quotas.worker_limits(c)):
+        return {}
+    queued = [row for row in rows if row.state == State.QUEUED]
+    holds: dict[str, str | None] = {}
+    for project in {row.project for row in queued}:
+        launched = launches.workers_of(c, Scope(project))
+        in_use = WorkersInUse(limits, [(WorkOwner(of, user), workers) for of, user, workers in launched])
+        for row in queued:
+            if row.project == project and not row.dry_run:
+                gang = spec_of(row.spec).gang
+                least = replicas(gang) if gang else 1
+                holds[row.id] = in_use.why_held(WorkOwner(project, row.submitted_by), least)
+    return holds

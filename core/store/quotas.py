@@ -1,0 +1,232 @@
+"""Limits and use of projects, and of users in them, in SQL: a charge is one statement on one row for each of the two.
+
+The use changes in the transaction that changes what is counted, and a charge that is refused undoes both. The row of a
+project is locked before that of a user, by all transactions: none waits for another in a circle.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, or_, select, text, update
+
+from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Charge, Quota, check, in_force
+from core.domain.access.scopes import Scope
+from core.domain.scheduling.states import WAITING_STATES
+from core.domain.scheduling.worker_limits import Limits, WorkOwner
+from core.store.rows import StoredRow, columns_of, read_rows
+from core.store.tables import quota_limits, quota_use
+
+
+class LimitRow(StoredRow, frozen=True, gc=False):
+    """A limit; of no project: of all that have none of their own; of no user: of the project as a whole."""
+
+    limited: str
+    user: str
+    quota: str
+    amount: int
+
+
+class UseRow(StoredRow, frozen=True, gc=False):
+    """Use of quotas by a project, or by a user in it."""
+
+    user: str
+    queued_simulations: int
+    tasks: int
+    stored_bytes: int
+
+    @property
+    def used(self) -> dict[Quota, int]:
+        """The same by quota."""
+        return {
+            Quota.QUEUED_SIMULATIONS: self.queued_simulations,
+            Quota.TASKS: self.tasks,
+            Quota.STORED_BYTES: self.stored_bytes,
+        }
+
+
+#: Drift of a project that was there before anything was counted.
+UNCOUNTED_DRIFT = -1
+_COLUMNS = ("queued_simulations", "tasks", "stored_bytes")
+_CHARGE = text(
+    'INSERT INTO quota_use (charged, "user", queued_simulations, tasks, stored_bytes)'
+    " VALUES (:charged, :user, :queued_simulations, :tasks, :stored_bytes)"
+    ' ON CONFLICT (charged, "user") DO UPDATE SET '
+    + ", ".join(f"{name}=quota_use.{name}+excluded.{name}" for name in _COLUMNS)
+    + ' RETURNING "user", queued_simulations, tasks, stored_bytes'
+)
+_LIMITS = select(*columns_of(quota_limits, LimitRow)).where(
+    or_(quota_limits.c.limited == bindparam("project"), quota_limits.c.limited == EVERY_PROJECT)
+)
+_STATES = ", ".join(f"'{state.value}'" for state in sorted(WAITING_STATES))
+
+
+def charge(
+    c: Connection, project: str, user: str, change: Charge, *, of_user: Charge | None = None, refuse: bool = True
+) -> None:
+    """Count a change for a project and for a user in it; ``of_user``: if it is another one for the user.
+
+    Raise QuotaExceeded if there is no room for it, which undoes the transaction. Not ``refuse``: it is counted all the
+    same.
+    """
+    rows = read_rows(c.execute(_LIMITS, {"project": project}), LimitRow) if refuse else []
+    for name, counted in _shares(user, change, of_user):
+        if counted:
+            used = _count(c, project, name, counted).used
+            check(project, name, _in_force(rows, project, name), used, counted)
+
+
+def _shares(user: str, change: Charge, of_user: Charge | None) -> list[tuple[str, Charge]]:
+    own = [(user, change if of_user is None else of_user)] if user else []
+    return [(WHOLE_PROJECT, change), *own]
+
+
+def _count(c: Connection, project: str, user: str, change: Charge) -> UseRow:
+    values = {name: getattr(change, name) for name in _COLUMNS}
+    [row] = read_rows(c.execute(_CHARGE, {"charged": project, "user": user, **values}), UseRow)
+    return row
+
+
+def room(c: Connection, project: str, user: str, change: Charge) -> None:
+    """Raise QuotaExceeded if there is no room for a change at this moment; nothing is counted."""
+    rows = read_rows(c.execute(_LIMITS, {"project": project}), LimitRow)
+    for name, _ in _shares(user, change, None):
+        if amounts := _in_force(rows, project, name):
+            used = use(c, project, name)
+            check(project, name, amounts, {quota: used[quota] + change.of(quota) for quota in used}, change)
+
+
+def _in_force(rows: Sequence[LimitRow], project: str, user: str) -> dict[Quota, int]:
+    own = {Quota(row.quota): row.amount for row in rows if (row.limited, row.user) == (project, user)}
+    if user:
+        return own
+    every = {Quota(row.quota): row.amount for row in rows if row.limited == EVERY_PROJECT}
+    return in_force(own, every)
+
+
+def limits(c: Connection, project: str, user: str = WHOLE_PROJECT) -> dict[Quota, int]:
+    """Return the limits in force of a project, or of a user in it."""
+    return _in_force(read_rows(c.execute(_LIMITS, {"project": project}), LimitRow), project, user)
+
+
+def own_limits(c: Connection, project: str, user: str = WHOLE_PROJECT) -> dict[Quota, int]:
+    """Return the limits that were given to a project, or to a user in it, itself."""
+    rows = read_rows(c.execute(_LIMITS, {"project": project}), LimitRow)
+    return {Quota(row.quota): row.amount for row in rows if (row.limited, row.user) == (project, user)}
+
+
+def use(c: Connection, project: str, user: str = WHOLE_PROJECT) -> dict[Quota, int]:
+    """Return what a project, or a user in it, has of what is counted."""
+    query = select(*columns_of(quota_use, UseRow)).where(quota_use.c.charged == project, quota_use.c.user == user)
+    rows = read_rows(c.execute(query), UseRow)
+    return (rows[0] if rows else UseRow(user, 0, 0, 0)).used
+
+
+def set_limits(c: Connection, project: str, user: str, amounts: Mapping[Quota, int]) -> None:
+    """Replace the limits of a project, of a user in it, or of every project."""
+    c.execute(delete(quota_limits).where(quota_limits.c.limited == project, quota_limits.c.user == user))
+    rows = [{"limited": project, "user": user, "quota": quota.value, "amount": n} for quota, n in amounts.items()]
+    if rows:
+        c.execute(insert(quota_limits), rows)
+
+
+def worker_limits(c: Connection) -> Limits:
+    """Return the limits of workers that run, by whose they are."""
+    query = select(*columns_of(quota_limits, LimitRow)).where(quota_limits.c.quota == Quota.RUNNING_WORKERS.value)
+    return {WorkOwner(row.limited, row.user): row.amount for row in read_rows(c.execute(query), LimitRow)}
+
+
+# -- what is counted
+
+_TASKS_OF = text("SELECT coalesce(sum(total), 0) FROM stages WHERE simulation_id=:i")
+_STORED_OF = text(
+    "SELECT coalesce(sum(size), 0) FROM ("
+    ' SELECT max(g."offset"+g.bytes) AS size FROM segments g JOIN stages t ON t.id=g.stage_id'
+    " WHERE t.simulation_id=:i GROUP BY g.object"
+    ' UNION ALL SELECT max("offset"+bytes) FROM artifacts WHERE simulation_id=:i GROUP BY object'
+    " UNION ALL SELECT bytes FROM logs WHERE simulation_id=:i) AS extents"
+)
+
+
+def tasks_of(c: Connection, simulation: str) -> int:
+    """Return the number of a simulation's tasks."""
+    return int(c.scalar(_TASKS_OF, {"i": simulation}) or 0)
+
+
+def stored_of(c: Connection, simulation: str) -> int:
+    """Return the bytes of the objects that a simulation refers to: its results, artifacts and logs."""
+    return int(c.scalar(_STORED_OF, {"i": simulation}) or 0)
+
+
+#: Queries of the use of one project: user, simulations that are queued, tasks, bytes. For the project as a whole what
+#: users have in common counts once: models and datasets by their digests, uploads by their objects.
+_QUEUE_QUERY = (
+    f"SELECT {{user}}, sum(CASE WHEN state IN ({_STATES}) THEN 1 ELSE 0 END), "
+    "sum((SELECT sum(total) FROM stages WHERE simulation_id=simulations.id)), 0"
+    " FROM simulations WHERE project=:p AND ended_at IS NULL AND deleted_at IS NULL GROUP BY 1"
+)
+_RESULTS_QUERY = (
+    "SELECT {user}, 0, 0, sum(stored_bytes) FROM simulations"
+    " WHERE project=:p AND stored_bytes>0 AND deleted_at IS NULL GROUP BY 1"
+)
+_CONTENTS_QUERY = (
+    "SELECT who, 0, 0, sum(size) FROM (SELECT {user} AS who, max({size}) AS size FROM {table}"
+    " WHERE project=:p{where} GROUP BY 1, digest) AS contents GROUP BY who"
+)
+_UPLOADS_QUERY = (
+    "SELECT who, 0, 0, sum(bytes) FROM (SELECT DISTINCT {user} AS who, p.object, p.bytes FROM upload_parts p"
+    " JOIN uploads u ON u.id=p.upload_id WHERE u.project=:p) AS parts GROUP BY who"
+)
+
+
+def _queries(whole: bool) -> list[str]:
+    def by(column: str) -> str:
+        return "''" if whole else column
+
+    return [
+        _QUEUE_QUERY.format(user=by("submitted_by")),
+        _RESULTS_QUERY.format(user=by("submitted_by")),
+        _CONTENTS_QUERY.format(user=by("made_by"), size="size", table="models", where=""),
+        _CONTENTS_QUERY.format(user=by("made_by"), size="bytes", table="dataset_versions", where=" AND state='ready'"),
+        _UPLOADS_QUERY.format(user=by("u.caller")),
+    ]
+
+
+def recount(c: Connection, scope: Scope) -> int:
+    """Count the use of a project again; return by how much it had drifted, summed over quotas and users."""
+    project = scope.owner
+    charge_nothing = {"charged": project, "user": WHOLE_PROJECT, **dict.fromkeys(_COLUMNS, 0)}
+    c.execute(_CHARGE, charge_nothing)  # locks the row: who changes what is counted waits, or has committed
+    counted: dict[str, list[int]] = {WHOLE_PROJECT: [0, 0, 0]}
+    for whole in (True, False):
+        for query in _queries(whole):
+            for user, *numbers in c.execute(text(query), {"p": project}):
+                if whole or user:
+                    row = counted.setdefault(user, [0, 0, 0])
+                    counted[user] = [total + int(number or 0) for total, number in zip(row, numbers, strict=True)]
+    stored = read_rows(c.execute(select(*columns_of(quota_use, UseRow)).where(quota_use.c.charged == project)), UseRow)
+    before = {row.user: [row.queued_simulations, row.tasks, row.stored_bytes] for row in stored}
+    drift = sum(
+        abs(one - other)
+        for user in counted.keys() | before.keys()
+        for one, other in zip(counted.get(user, [0, 0, 0]), before.get(user, [0, 0, 0]), strict=True)
+    )
+    if c.scalar(select(quota_use.c.drift).where(*_whole(project))) == UNCOUNTED_DRIFT:
+        drift = 0
+    c.execute(delete(quota_use).where(quota_use.c.charged == project))
+    rows = [{"charged": project, "user": user} | dict(zip(_COLUMNS, row, strict=True)) for user, row in counted.items()]
+    c.execute(insert(quota_use), rows)
+    c.execute(update(quota_use).where(*_whole(project)).values(drift=drift))
+    return drift
+
+
+def last_drift(c: Connection) -> int:
+    """Return by how much the use of all projects had drifted when it was last counted again."""
+    return int(c.scalar(text("SELECT coalesce(sum(drift), 0) FROM quota_use WHERE drift>0")) or 0)
+
+
+def _whole(project: str) -> tuple[ColumnElement[bool], ...]:
+    return quota_use.c.charged == project, quota_use.c.user == WHOLE_PROJECT
+
+
+def counted_projects(c: Connection) -> list[str]:
+    """Return the projects that have anything that is counted, or had."""
+    return list(c.scalars(text("SELECT charged FROM quota_use WHERE \"user\"='' ORDER BY charged")))
