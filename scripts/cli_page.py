@@ -11,7 +11,8 @@ HEAD = """# Command line
 
 Generated from `cli/windtunnel/commands` by `make reference`. [Command line](../cli.md) is the guide.
 
-Every command has `-h`. Commands that talk to a platform take `--context NAME` and `--url URL`; they are left out below.
+Every command has `-h`. Commands that talk to a platform take `--context NAME`, `--url URL` and `--project NAME`; they are left
+out below.
 
 | exit code | meaning |
 |--:|---|
@@ -25,12 +26,12 @@ Every command has `-h`. Commands that talk to a platform take `--context NAME` a
 | `WINDTUNNEL_URL` | address of the platform, before the current context |
 | `WINDTUNNEL_TOKEN` | token of the platform, before that of the context |
 | `WINDTUNNEL_CONTEXT` | context instead of the current one |
-| `WINDTUNNEL_PROJECT` | the project to act in, on a platform with [accounts](../accounts.md), for who is in several |
+| `WINDTUNNEL_PROJECT` | project to act in, with [accounts](../accounts.md), before that of the context |
 | `WINDTUNNEL_CONFIG` | file of the contexts; `~/.config/windtunnel/contexts.json` if it is not set |
 | `NO_COLOR` | no colours |
 """
 #: Options that are described once, above the commands.
-COMMON = frozenset({"url", "context", "help"})
+COMMON = frozenset({"url", "context", "project", "help"})
 
 
 def page() -> str:

@@ -34,12 +34,17 @@ NAMES = {
             "Comparisons",
             "Datasets",
             "Looks",
+            "Members",
             "Models",
             "Pipelines",
+            "Projects",
             "Results",
+            "Services",
             "Simulations",
+            "Tokens",
             "Transport",
             "Uploads",
+            "Users",
         )
     },
 }

@@ -19,6 +19,18 @@ LISTS = {
 COMMANDS = (
     (r"register it again under the same name: `POST /v1/datasets`", "push it again"),
     (r"`GET /v1/datasets/([^`/]+)/scenarios`", r"`windtunnel datasets scenarios \1`"),
+    (
+        r"Name one: `Windtunnel-Project: <project>`, or `\?project=`\.",
+        "Name one: `--project NAME`, or WINDTUNNEL_PROJECT. `windtunnel whoami` lists yours.",
+    ),
+    (r"`GET /v1/session` lists", "`windtunnel whoami` lists"),
+    (r"`GET /v1/projects/\{project\}/tokens` lists", "`windtunnel tokens` lists"),
+    (r"(The project \S+ has no member '[^']*'\.)", r"\1 `windtunnel members` lists them."),
+    (
+        r"There is no user '([^']*)'\.",
+        r"There is no user '\1'. An operator lists them with `windtunnel users`, and adds one with"
+        r" `windtunnel users invite NAME`.",
+    ),
 )
 #: Shows the cursor again, which a bar has hidden (DECTCEM).
 SHOW_CURSOR = "\x1b[?25h"

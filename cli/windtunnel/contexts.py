@@ -3,7 +3,8 @@
 The address is, in this order: the argument, ``WINDTUNNEL_URL``, the context (argument, ``WINDTUNNEL_CONTEXT``, or the
 current one), port ``WINDTUNNEL_PORT`` of this machine, the platform that runs in this user's home folder of the server
 (``WINDTUNNEL_HOME``), ``http://localhost:5000``. The token: the argument, ``WINDTUNNEL_TOKEN``, that of the context.
-The token of a context is sent to the address of this context only.
+The project: the argument, ``WINDTUNNEL_PROJECT``, that of the context. The token and the project of a context are sent
+to the address of this context only.
 """
 
 import os
@@ -41,11 +42,21 @@ class Server:
 
 
 class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A named platform; ``token`` is in the keyring, in this file, or there is none."""
+    """A named platform; ``token`` is in the keyring, in this file, or there is none.
+
+    ``project``: the one that requests act in, unless they name another. ``token_id``: the id of the token, if the
+    platform has told it.
+    """
 
     url: str
     token: str | None = None
     keyring: bool = False
+    project: str | None = None
+    token_id: str | None = None
+
+    def acting_in(self, project: str) -> "Context":
+        """Return the context with another project."""
+        return msgspec.structs.replace(self, project=project)
 
     def __repr__(self) -> str:
         return f"Context({self.url!r}, keyring={self.keyring})"
@@ -191,8 +202,22 @@ def server(
 ) -> Server:
     """Return the platform that the arguments, the environment and the contexts select, in this order.
 
-    ``project``: the one that requests act in, or that of ``WINDTUNNEL_PROJECT``; needed by who is in several.
+    ``project``: the one that requests act in, or that of ``WINDTUNNEL_PROJECT`` or of the context; needed by who is in
+    several.
     """
+    address, name, found = select_platform(url, context, environ)
+    own = found is not None and checked_url(found.url) == address
+    secret = token or environ.get("WINDTUNNEL_TOKEN") or None
+    if secret is None and name and found is not None and own:
+        secret = stored_token(name, found)
+    selected = project or environ.get("WINDTUNNEL_PROJECT") or (found.project if found is not None and own else None)
+    return Server(address, checked_token(secret), name, checked_project(selected))
+
+
+def select_platform(
+    url: str | None = None, context: str | None = None, environ: Mapping[str, str] = os.environ
+) -> tuple[str, str | None, Context | None]:
+    """Return the address that the arguments, the environment and the contexts select, and its context with its name."""
     name: str | None = None
     found: Context | None = None
     explicit = url or (None if context else environ.get("WINDTUNNEL_URL"))
@@ -200,16 +225,21 @@ def server(
         contexts = load(config_path(environ))
         name = context or environ.get("WINDTUNNEL_CONTEXT") or contexts.current
         found = contexts.get(name) if name else None
-    address = checked_url(explicit or (found.url if found else local_url(environ)))
-    secret = token or environ.get("WINDTUNNEL_TOKEN") or None
-    if secret is None and name and found is not None and checked_url(found.url) == address:
-        secret = stored_token(name, found)
-    if secret is not None and not (secret.isascii() and secret.isprintable() and secret.strip() == secret):
+    return checked_url(explicit or (found.url if found else local_url(environ))), name, found
+
+
+def checked_token(token: str | None) -> str | None:
+    """Return a token; raise BadConfiguration for one that a header cannot have."""
+    if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token):
         raise BadConfiguration("The token has characters that a header cannot have; copy it again.")
-    named = project or environ.get("WINDTUNNEL_PROJECT") or None
-    if named is not None and not PROJECT_NAME.fullmatch(named):
-        raise BadConfiguration(f"{named!r} is not the name of a project: letters (a to z), digits and dashes.")
-    return Server(address, secret, name, named)
+    return token
+
+
+def checked_project(project: str | None) -> str | None:
+    """Return the name of a project; raise BadConfiguration for a text that is none."""
+    if project is not None and not PROJECT_NAME.fullmatch(project):
+        raise BadConfiguration(f"{project!r} is not the name of a project: letters (a to z), digits and dashes.")
+    return project
 
 
 def stored_token(name: str, context: Context) -> str | None:
@@ -223,18 +253,20 @@ def stored_token(name: str, context: Context) -> str | None:
     if token is None:
         raise BadConfiguration(
             f"The token of the context {name!r} is not in the keyring any more, or the keyring is locked."
-            f" `windtunnel context add {name} {context.url} --token` stores it again; WINDTUNNEL_TOKEN replaces it."
+            f" `windtunnel login --context {name}` stores it again; WINDTUNNEL_TOKEN replaces it."
         )
     return str(token)
 
 
-def store_token(name: str, url: str, token: str | None) -> Context:
+def store_token(
+    name: str, url: str, token: str | None, *, project: str | None = None, token_id: str | None = None
+) -> Context:
     """Store the token of a context in the keyring, or in the context where there is no keyring."""
     with suppress(Exception):  # whatever a backend raises: locked, no session bus
         if token and (keyring := system_keyring()) is not None:
             keyring.set_password(SERVICE, f"{name} {url}", token)
-            return Context(url, keyring=True)
-    return Context(url, token)
+            return Context(url, keyring=True, project=project, token_id=token_id)
+    return Context(url, token, project=project, token_id=token_id)
 
 
 def forget_token(name: str, context: Context) -> None:

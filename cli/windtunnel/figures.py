@@ -56,3 +56,8 @@ def size(count: float | None) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
+
+
+def minute(moment: datetime | None, never: str = "") -> str:
+    """Return a moment to a minute; ``never``: for None."""
+    return never if moment is None else f"{moment:%Y-%m-%d %H:%M}"

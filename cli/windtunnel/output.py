@@ -4,7 +4,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import click
 
@@ -13,6 +13,19 @@ from windtunnel.visible_text import is_visible, visible, visible_json
 Document = Mapping[str, Any]
 #: A column of a table: its head, and the member of a document that it shows, if there, or what it shows of it.
 Column = tuple[str, str | Callable[[Document], object]]
+
+
+class Described(Protocol):
+    """A record, with the document that it was read from."""
+
+    @property
+    def raw(self) -> Document:
+        """The document."""
+
+
+D = TypeVar("D", bound=Described)
+#: A column of a table of records: its head, and what it shows of a record.
+RecordColumn = tuple[str, Callable[[D], object]]
 #: Columns of a terminal that the last column of a table keeps, however narrow the terminal.
 LEAST_WIDTH = 10
 
@@ -51,6 +64,21 @@ def show_one(documents: Sequence[Document], columns: Sequence[Column], output: s
             show_list(documents, columns, output, name)
     else:
         click.echo(serialised(documents[0] if len(documents) == 1 else list(documents), output))
+
+
+def show_records(
+    records: Sequence[D], columns: Sequence[RecordColumn[D]], output: str, *, name: str = "id", named: bool = False
+) -> None:
+    """Print records, as `show_list` prints documents; ``named``: as `show_one` does."""
+    show = show_one if named else show_list
+    if output == "table":
+        show(
+            [{head: shown(record) for head, shown in columns} for record in records],
+            [(h, h) for h, _ in columns],
+            output,
+        )
+    else:
+        show([record.raw for record in records], (), output, name)
 
 
 def serialised(document: object, output: str) -> str:

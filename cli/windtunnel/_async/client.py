@@ -1,10 +1,11 @@
-"""The client: one platform, with its simulations, models, datasets, comparisons, runtimes and executors."""
+"""The client: one platform, with its simulations, models, datasets, comparisons, runtimes, executors and accounts."""
 
 import os
 from collections.abc import Callable
 from typing import Any, Unpack
 
 from windtunnel import contexts
+from windtunnel._async.accounts import AsyncMembers, AsyncProjects, AsyncServices, AsyncTokens, AsyncUsers
 from windtunnel._async.comparisons import AsyncComparisons
 from windtunnel._async.datasets import AsyncDatasets
 from windtunnel._async.looks import AsyncLooks
@@ -13,6 +14,7 @@ from windtunnel._async.pipelines import AsyncPipelines
 from windtunnel._async.simulations import AsyncSimulations
 from windtunnel._async.transport import AsyncTransport, path
 from windtunnel._async.uploads import AsyncUploads, Progress
+from windtunnel.account_records import ClientIdentity
 from windtunnel.progress import Bars
 from windtunnel.records import Executor, Runtime, Simulation, read
 from windtunnel.submissions import Options
@@ -23,7 +25,8 @@ class AsyncClient:
     """Client of one platform.
 
     The address and the token are the arguments, or those of the environment, or of the context (`windtunnel.contexts`).
-    ``project``: the one that requests act in, for who is in several; or that of ``WINDTUNNEL_PROJECT``.
+    ``project``: the one that requests act in, for who is in several; or that of ``WINDTUNNEL_PROJECT`` or of the
+    context.
     ``patience``: seconds for which a request is repeated while a platform that had answered does not answer.
     ``timeout``: seconds without a byte after which a connection counts as broken. ``on_wait``: called with a text while
     requests are repeated.
@@ -54,6 +57,11 @@ class AsyncClient:
         self.datasets = AsyncDatasets(self._transport, uploads)
         self.comparisons = AsyncComparisons(self._transport, self.models)
         self.pipelines = AsyncPipelines(self._transport, self.models)
+        self.projects = AsyncProjects(self._transport)
+        self.users = AsyncUsers(self._transport)
+        self.members = AsyncMembers(self._transport)
+        self.services = AsyncServices(self._transport)
+        self.tokens = AsyncTokens(self._transport)
 
     def __repr__(self) -> str:
         return f"Client({self.server.url!r})"
@@ -119,6 +127,10 @@ class AsyncClient:
     async def undrain_executor(self, name: str) -> Executor:
         """Give a drained executor simulations again, and return it."""
         return read(Executor, await self._transport.json("POST", path("executors", name, "undrain"), repeatable=True))
+
+    async def whoami(self) -> ClientIdentity:
+        """Return who this client is: its user, the projects that it may act in, and what it may do in its own."""
+        return read(ClientIdentity, await self._transport.json("GET", path("session")))
 
     async def get(self, path: str, **params: Any) -> Any:
         """Return the JSON at a path of the API, for what has no method here."""

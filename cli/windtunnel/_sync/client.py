@@ -1,11 +1,12 @@
 # Generated from windtunnel/_async/client.py by scripts/sync_client.py; change that file.
-"""The client: one platform, with its simulations, models, datasets, comparisons, runtimes and executors."""
+"""The client: one platform, with its simulations, models, datasets, comparisons, runtimes, executors and accounts."""
 
 import os
 from collections.abc import Callable
 from typing import Any, Unpack
 
 from windtunnel import contexts
+from windtunnel._sync.accounts import Members, Projects, Services, Tokens, Users
 from windtunnel._sync.comparisons import Comparisons
 from windtunnel._sync.datasets import Datasets
 from windtunnel._sync.looks import Looks
@@ -14,6 +15,7 @@ from windtunnel._sync.pipelines import Pipelines
 from windtunnel._sync.simulations import Simulations
 from windtunnel._sync.transport import Transport, path
 from windtunnel._sync.uploads import Progress, Uploads
+from windtunnel.account_records import ClientIdentity
 from windtunnel.progress import Bars
 from windtunnel.records import Executor, Runtime, Simulation, read
 from windtunnel.submissions import Options
@@ -24,7 +26,8 @@ class Client:
     """Client of one platform.
 
     The address and the token are the arguments, or those of the environment, or of the context (`windtunnel.contexts`).
-    ``project``: the one that requests act in, for who is in several; or that of ``WINDTUNNEL_PROJECT``.
+    ``project``: the one that requests act in, for who is in several; or that of ``WINDTUNNEL_PROJECT`` or of the
+    context.
     ``patience``: seconds for which a request is repeated while a platform that had answered does not answer.
     ``timeout``: seconds without a byte after which a connection counts as broken. ``on_wait``: called with a text while
     requests are repeated.
@@ -55,6 +58,11 @@ class Client:
         self.datasets = Datasets(self._transport, uploads)
         self.comparisons = Comparisons(self._transport, self.models)
         self.pipelines = Pipelines(self._transport, self.models)
+        self.projects = Projects(self._transport)
+        self.users = Users(self._transport)
+        self.members = Members(self._transport)
+        self.services = Services(self._transport)
+        self.tokens = Tokens(self._transport)
 
     def __repr__(self) -> str:
         return f"Client({self.server.url!r})"
@@ -120,6 +128,10 @@ class Client:
     def undrain_executor(self, name: str) -> Executor:
         """Give a drained executor simulations again, and return it."""
         return read(Executor, self._transport.json("POST", path("executors", name, "undrain"), repeatable=True))
+
+    def whoami(self) -> ClientIdentity:
+        """Return who this client is: its user, the projects that it may act in, and what it may do in its own."""
+        return read(ClientIdentity, self._transport.json("GET", path("session")))
 
     def get(self, path: str, **params: Any) -> Any:
         """Return the JSON at a path of the API, for what has no method here."""

@@ -287,7 +287,7 @@ def refused(response: httpx.Response) -> Refused:
     if response.status_code == 401:
         problem["detail"] = (
             f"{problem.get('detail') or 'A token is required.'} Give it as WINDTUNNEL_TOKEN, or store it:"
-            " `windtunnel context add NAME URL --token`."
+            " `windtunnel login`."
         )
     if response.request.method == "POST" and str(problem.get("type", "")).endswith("/unknown-model"):
         problem["detail"] = (

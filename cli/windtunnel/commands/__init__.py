@@ -29,6 +29,14 @@ COMMANDS = {
     "executors": "List and drain the machines and clusters that simulations run on.",
     "mcp": "Serve the platform to a coding agent (Model Context Protocol).",
     "up": "Start a platform on this machine, and serve it until Ctrl-C.",
+    "login": "Sign in to a platform, with a token or an invitation.",
+    "logout": "Revoke the token of a context, and forget it.",
+    "whoami": "Show who you are to the platform, your projects, and what you may do.",
+    "projects": "List and create projects.",
+    "users": "List, invite and remove users.",
+    "members": "List, set and remove the members of a project.",
+    "services": "Create service accounts of a project.",
+    "tokens": "List, create and revoke tokens.",
     "context": "Name platforms, and choose the one to talk to.",
     "completion": "Print the completion script of a shell.",
 }
@@ -70,13 +78,14 @@ class LazyGroup(click.Group):
 @click.version_option(package_name="windtunnel", message="windtunnel %(version)s")
 @click.option("--context", metavar="NAME", help="Context instead of the current one; also after the command.")
 @click.option("--url", metavar="URL", help="Address of the platform, instead of a context; also after the command.")
-def cli(context: str | None, url: str | None) -> None:
+@click.option("--project", metavar="NAME", help="Project to act in, for a user of several; also after the command.")
+def cli(context: str | None, url: str | None, project: str | None) -> None:
     """Put your model in the wind tunnel: thousands of simulations of a model, by one command.
 
     \b
     windtunnel run policy.onnx car_street          # upload, simulate, watch, report
     windtunnel run idm car_street --scenarios 0-49 # a model that the platform has
 
-    The platform is that of WINDTUNNEL_URL, of the current context (`windtunnel context`), or the one of this machine;
-    its token is in the context or in WINDTUNNEL_TOKEN. Exit codes: 0; 1 the model failed; 2 it could not be done.
+    The platform is that of WINDTUNNEL_URL, of the current context (`windtunnel login`), or the one of this machine; its
+    token is in the context or in WINDTUNNEL_TOKEN. Exit codes: 0; 1 the model failed; 2 it could not be done.
     """

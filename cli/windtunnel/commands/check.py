@@ -12,7 +12,7 @@ from windtunnel.commands.submission_options import submission_options
 from windtunnel.submissions import parameters
 
 if TYPE_CHECKING:
-    from windtunnel import Check
+    from windtunnel import Check, Client
 
 #: Exit codes: the model fits; it does not. 2: it cannot be checked.
 FITS, FITS_NOT = 0, 1
@@ -40,6 +40,7 @@ COLUMNS: Sequence[outputs.Column] = (
 )
 @click.option("--context", metavar="NAME", help="Context instead of the current one, with --remote.")
 @click.option("--url", metavar="URL", help="Address of the platform, with --remote.")
+@click.option("--project", metavar="NAME", help="Project to act in, with --remote.")
 @click.option(
     "-o",
     "--output",
@@ -58,6 +59,7 @@ def command(
     server: str | None,
     context: str | None,
     url: str | None,
+    project: str | None,
     output: str,
 ) -> None:
     """Load MODEL and act for a few real steps of DATASET, on this machine: nothing is uploaded.
@@ -71,10 +73,13 @@ def command(
     if remote:
         if server is not None:
             raise click.UsageError("--server is of a check on this machine; with --remote, name the platform by --url.")
-        check = _remote(model, dataset, url, context, runtime=runtime, format=format, params=values)
+        from windtunnel import Client
+
+        with Client(url, context=context, project=project) as client:
+            check = _remote(client, model, dataset, runtime=runtime, format=format, params=values)
     else:
-        if url is not None or context is not None:
-            raise click.UsageError("--url and --context are of a check on a platform: add --remote.")
+        if url is not None or context is not None or project is not None:
+            raise click.UsageError("--url, --context and --project are of a check on a platform: add --remote.")
         check = _local(model, dataset, runtime=runtime, format=format, params=values, server=server)
     outputs.show_one([check.raw], COLUMNS, output)
     raise click.exceptions.Exit(FITS if check.fits else FITS_NOT)
@@ -94,16 +99,14 @@ def _local(model: str, dataset: str, **options: object) -> "Check":
         raise NoServer(f"{error} Or let the platform check: add --remote.") from None
 
 
-def _remote(model: str, dataset: str, url: str | None, context: str | None, **options: object) -> "Check":
-    from windtunnel import Client
+def _remote(client: "Client", model: str, dataset: str, **options: object) -> "Check":
     from windtunnel.commands.transfer_bar import transfer_bar
 
-    with Client(url, context=context) as client:
-        format = options.pop("format")
-        with transfer_bar("upload") as progress:
-            stored = client.models.stored(model, format=format, progress=progress)  # type: ignore[arg-type]
-        members: dict[str, Any] = {name: value for name, value in options.items() if value}
-        return client.simulations.check(stored, dataset, **members)
+    format = options.pop("format")
+    with transfer_bar("upload") as progress:
+        stored = client.models.stored(model, format=format, progress=progress)  # type: ignore[arg-type]
+    members: dict[str, Any] = {name: value for name, value in options.items() if value}
+    return client.simulations.check(stored, dataset, **members)
 
 
 def _seconds(seconds: float | None) -> str:

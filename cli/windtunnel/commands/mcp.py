@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from windtunnel.commands.options import context_names
+from windtunnel.commands.options import context_names, project_option
 
 
 @click.command()
@@ -18,7 +18,8 @@ from windtunnel.commands.options import context_names
 )
 @click.option("--context", metavar="NAME", shell_complete=context_names, help="Context instead of the current one.")
 @click.option("--url", metavar="URL", help="Address of the platform, instead of a context.")
-def command(allow_changes: bool, folder: Path, context: str | None, url: str | None) -> None:
+@project_option()
+def command(allow_changes: bool, folder: Path, context: str | None, url: str | None, project: str | None) -> None:
     """Serve this platform to a coding agent over the Model Context Protocol (MCP), on stdin and stdout.
 
     Read-only unless --allow-changes is given. The configuration of an agent:
@@ -32,4 +33,4 @@ def command(allow_changes: bool, folder: Path, context: str | None, url: str | N
     library("mcp", "mcp")
     from windtunnel.mcp_server import server
 
-    server(AsyncClient(url, context=context), changes=allow_changes, folder=folder).run("stdio")
+    server(AsyncClient(url, context=context, project=project), changes=allow_changes, folder=folder).run("stdio")

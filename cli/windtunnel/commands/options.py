@@ -3,7 +3,7 @@
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from glob import escape, glob
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from windtunnel import Client
+    from windtunnel.account_records import User
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,16 +28,22 @@ def with_client(function: Callable[..., T]) -> Callable[..., T]:
 
     @click.option("--context", metavar="NAME", shell_complete=context_names, help="Context instead of the current one.")
     @click.option("--url", metavar="URL", help="Address of the platform, instead of a context.")
+    @project_option()
     @functools.wraps(function)
-    def command(*args: Any, url: str | None, context: str | None, **options: Any) -> T:
+    def command(*args: Any, url: str | None, context: str | None, project: str | None, **options: Any) -> T:
         from windtunnel import Client
 
-        root = click.get_current_context().find_root().params
-        name = context or root.get("context")
-        with Client(url or root.get("url"), context=name, on_wait=_say_waiting) as client:
+        name, acting = context or of_root("context"), project or of_root("project")
+        with Client(url or of_root("url"), context=name, project=acting, on_wait=_say_waiting) as client:
             return function(client, *args, **options)
 
     return command
+
+
+def of_root(option: str) -> str | None:
+    """Return an option of the platform that is written before the command."""
+    text: str | None = click.get_current_context().find_root().params.get(option)
+    return text
 
 
 def _say_waiting(text: str) -> None:
@@ -84,6 +91,29 @@ class WholeOrAuto(click.ParamType[int | str]):
         return number
 
 
+class Lifetime(click.ParamType[int]):
+    """Option of a length of time with its unit, such as `90d`, as seconds."""
+
+    name = "time"
+    #: Seconds of each unit: minutes, hours, days, weeks.
+    units: Mapping[str, int] = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the seconds; fail for another text."""
+        number, unit = str(value)[:-1], str(value)[-1:]
+        if not (number.isascii() and number.isdigit() and int(number) > 0 and unit in self.units):
+            self.fail(f"{value!r} is not a time with its unit: 45m, 12h, 90d or 2w.", param, ctx)
+        return int(number) * self.units[unit]
+
+
+def ask_secret(what: str) -> str:
+    """Return a secret that is typed without an echo, or read from stdin: other users see the command line."""
+    text = click.prompt(what, hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.readline()
+    if not str(text).strip():
+        raise click.UsageError(f"The {what.lower()} is empty.")
+    return str(text).strip()
+
+
 def confirm(question: str, *, yes: bool) -> None:
     """Ask before something is lost, unless ``yes``; without a terminal nobody can answer, which is an error."""
     if yes:
@@ -118,6 +148,16 @@ def save_option(default: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     )
 
 
+def project_option() -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Give a command the option of the project that it acts in."""
+    return click.option(
+        "--project",
+        metavar="NAME",
+        shell_complete=project_names,
+        help="Project to act in, for a user of several; else WINDTUNNEL_PROJECT, or that of the context.",
+    )
+
+
 def output_option() -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Give a command the option of the format that it prints."""
     return click.option(
@@ -145,8 +185,8 @@ def _completion(names: "Callable[[Client, str], Iterable[tuple[str, str]]]") -> 
 
         try:
             root = ctx.find_root().params
-            url, context = (ctx.params.get(name) or root.get(name) for name in ("url", "context"))
-            with Client(url, context=context, patience=0.0, timeout=COMPLETION_TIMEOUT) as client:
+            selected = {name: ctx.params.get(name) or root.get(name) for name in ("url", "context", "project")}
+            with Client(**selected, patience=0.0, timeout=COMPLETION_TIMEOUT) as client:
                 pairs = list(names(client, incomplete))
         except Exception:
             return []
@@ -174,6 +214,13 @@ model_names = _completion(
 dataset_names = _completion(lambda client, _: [(item.name, item.title) for item in client.datasets.list(limit=200)])
 runtime_names = _completion(lambda client, _: [(item.name, item.title) for item in client.runtimes()])
 executor_names = _completion(lambda client, _: [(item.name, item.kind) for item in client.executors()])
+project_names = _completion(lambda client, _: [(item.name, item.role) for item in client.whoami().projects])
+member_names = _completion(lambda client, _: [(item.user, item.role) for item in client.members.list()])
+user_names = _completion(lambda client, _: [(item.name, _kind_of(item)) for item in client.users.list(limit=200)])
+
+
+def _kind_of(user: "User") -> str:
+    return f"service account of {user.service}" if user.service else "operator" if user.operator else "user"
 
 
 def models_and_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -1,0 +1,239 @@
+# Generated from windtunnel/_async/accounts.py by scripts/sync_client.py; change that file.
+"""Accounts of a platform: its projects and users, and the members, service accounts and tokens of a project."""
+
+import builtins
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from windtunnel._sync.pages import pages
+from windtunnel._sync.transport import Transport, path
+from windtunnel.account_records import AccessToken, AccountProject, ClientIdentity, ProjectMember, User
+from windtunnel.contexts import Server
+from windtunnel.errors import BadConfiguration, Refused, WindtunnelError
+from windtunnel.record import read
+
+#: Seconds that signing in waits for a platform.
+SIGN_IN_TIMEOUT = 10.0
+
+
+class Projects:
+    """Projects of a platform, for its operators."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, *, limit: int | None = None) -> Iterator[AccountProject]:
+        """Yield all projects, by name."""
+        for document in pages(self._transport, path("projects"), {}, limit):
+            yield read(AccountProject, document)
+
+    def create(self, name: str) -> AccountProject:
+        """Create a project; it has no members yet."""
+        return read(AccountProject, self._transport.json("POST", path("projects"), json={"name": name}))
+
+
+class Users:
+    """Users of a platform, for its operators."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, *, limit: int | None = None) -> Iterator[User]:
+        """Yield all users, by name; service accounts are among them."""
+        for document in pages(self._transport, path("users"), {}, limit):
+            yield read(User, document)
+
+    def invite(self, name: str, *, operator: bool = False) -> User:
+        """Create a user, and return it with the invitation, which is shown this once."""
+        body = {"name": name, "operator": operator}
+        return read(User, self._transport.json("POST", path("users"), json=body))
+
+    def remove(self, name: str) -> None:
+        """Let a user leave: the user's tokens and sessions are refused within two seconds."""
+        self._transport.request("DELETE", path("users", name))
+
+
+class Members:
+    """Members of the project that a client acts in."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> builtins.list[ProjectMember]:
+        """Return the members, by name; service accounts are among them."""
+        address = path("projects", project_of(self._transport), "members")
+        return [read(ProjectMember, item) for item in _items(self._transport, address)]
+
+    def set(self, user: str, role: str) -> str:
+        """Give a user a role, in place of the one that the user has; return the project."""
+        project = project_of(self._transport)
+        self._transport.request("PUT", path("projects", project, "members", user), json={"role": role})
+        return project
+
+    def remove(self, user: str) -> str:
+        """End a membership, and with it what the user's tokens of the project may do; return the project."""
+        project = project_of(self._transport)
+        self._transport.request("DELETE", path("projects", project, "members", user))
+        return project
+
+
+class Services:
+    """Service accounts of the project that a client acts in."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create(self, name: str, role: str) -> User:
+        """Create a service account, a member with this role; ``tokens.create(..., service=name)`` makes its tokens."""
+        address = path("projects", project_of(self._transport), "services")
+        return read(User, self._transport.json("POST", address, json={"name": name, "role": role}))
+
+
+class Tokens:
+    """Tokens of the project that a client acts in; with ``user``, the personal tokens of this user."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, *, user: str | None = None) -> builtins.list[AccessToken]:
+        """Return tokens, the newest first; the personal ones of a user with the sessions of browsers."""
+        return [read(AccessToken, item) for item in _items(self._transport, self._address(user))]
+
+    def create(
+        self,
+        name: str,
+        *,
+        role: str | None = None,
+        verbs: Sequence[str] = (),
+        expires_in: int | None = None,
+        service: str | None = None,
+        user: str | None = None,
+    ) -> AccessToken:
+        """Make a token, and return it with its text, which is shown this once. One of a project needs a ``role``.
+
+        ``verbs``: the only ones that it has, if there are any. ``expires_in``: seconds. ``service``: the service
+        account whose token it is.
+        """
+        scope = {"verbs": [*verbs]} if verbs else None
+        body = {"name": name, "role": role, "expires_in": expires_in, "service": service, "scope": scope}
+        body = {key: value for key, value in body.items() if value is not None}
+        return read(AccessToken, self._transport.json("POST", self._address(user), json=body))
+
+    def revoke(self, id: str, *, user: str | None = None) -> None:
+        """Revoke a token, or end a session: within two seconds it is refused everywhere."""
+        address = self._address(user)
+        self._transport.request("DELETE", address + path(id).removeprefix("/v1"))
+
+    def own(self, id: str | None = None) -> AccessToken | None:
+        """Return the token of this client, as lists describe it; None if they leave open which of several it is.
+
+        ``id``: its id, if that is known.
+        """
+        who = identity_of(self._transport)
+        if not who.accounts or who.user is None:
+            return None
+        try:
+            found = [token for token in self.list(user=who.user) if not token.session]
+        except Refused as refusal:
+            if refusal.status != 403:
+                raise
+            found = self._of_project(who)
+        if id is not None:
+            found = [token for token in found if token.id == id]
+        return found[0] if len(found) == 1 else None
+
+    def _of_project(self, who: ClientIdentity) -> builtins.list[AccessToken]:
+        """Return what a limited token sees of tokens: itself, if it is one of a project."""
+        if who.project is None or "read" not in who.verbs or "administer" in who.verbs:
+            return []  # a maintainer's sees those of the others too
+        return self.list()
+
+    def _address(self, user: str | None) -> str:
+        if user is not None:
+            return path("users", user, "tokens")
+        return path("projects", project_of(self._transport), "tokens")
+
+
+class _Items(msgspec.Struct):
+    """A list that is not divided into pages."""
+
+    items: list[dict[str, object]]
+
+
+def _items(transport: Transport, address: str) -> list[dict[str, object]]:
+    return msgspec.convert(transport.json("GET", address), _Items).items
+
+
+def identity_of(transport: Transport) -> ClientIdentity:
+    """Return who the requests of a transport are."""
+    return read(ClientIdentity, transport.json("GET", path("session")))
+
+
+def project_of(transport: Transport) -> str:
+    """Return the project that a transport acts in: the one that it names, or its user's only one.
+
+    Raise WindtunnelError if the user is in several, or in none.
+    """
+    if transport.server.project:
+        return transport.server.project
+    who = identity_of(transport)
+    if who.project is None:
+        raise WindtunnelError(_choice(who))
+    return who.project
+
+
+def _choice(who: ClientIdentity) -> str:
+    """Return how a user names a project who is in several, or in none."""
+    if who.projects:
+        names = [project.name for project in who.projects]
+        step = f"Name one: `--project {names[0]}`, or WINDTUNNEL_PROJECT={names[0]}."
+        return f"You are in several projects: {', '.join(names)}. {step}"
+    if who.operator:
+        return (
+            "You are in no project. An operator may name any: `--project NAME`, or WINDTUNNEL_PROJECT."
+            " `windtunnel projects` lists them."
+        )
+    return (
+        "You are in no project yet. A maintainer of one adds you:"
+        f" `windtunnel members set {who.user} submitter --project NAME`."
+    )
+
+
+def sign_in(server: Server) -> ClientIdentity:
+    """Return who the token of a server's address is; raise Refused for one that it does not accept."""
+    transport = Transport(server, patience=0.0, timeout=SIGN_IN_TIMEOUT)
+    try:
+        return identity_of(transport)
+    finally:
+        transport.close()
+
+
+def needs_token(url: str) -> bool:
+    """Return whether a platform asks for a token; raise BadConfiguration if the address is not that of a platform."""
+    try:
+        sign_in(Server(url))
+    except Refused as refusal:
+        if refusal.type == "unauthorized":
+            return True
+        raise BadConfiguration(
+            f"{url} answers, but not as a platform does that one signs in to: {refusal} Is the address right?"
+        ) from None
+    return False
+
+
+def redeem(url: str, user: str, invitation: str, name: str) -> AccessToken:
+    """Return the first token of a user, for the invitation, which is used up; ``name``: what the token is for."""
+    transport = Transport(Server(url), patience=0.0, timeout=SIGN_IN_TIMEOUT)  # no token is sent: it has none
+    try:
+        body = {"name": name, "invitation": invitation}
+        return read(AccessToken, transport.json("POST", path("users", user, "tokens"), json=body))
+    except Refused as refusal:
+        if refusal.status != 401:
+            raise
+        raise BadConfiguration(
+            f"This invitation is not valid: it was used, is older than a week, or is not that of {user}. An operator"
+            f" makes a token in its place: `windtunnel tokens create NAME --user {user}`."
+        ) from None
+    finally:
+        transport.close()

@@ -1,0 +1,91 @@
+"""Records of accounts, as the platform describes them: projects, users, members, tokens, and who a client is."""
+
+from datetime import datetime
+
+import msgspec
+
+from windtunnel.record import Record
+
+#: Roles of members and of tokens, from the least to the most.
+ROLES = ("viewer", "submitter", "maintainer")
+#: Verbs: what a role consists of, and a token may be limited to.
+VERBS = ("read", "upload", "submit", "change", "change-others", "administer", "operate")
+
+
+class AccountProject(Record, frozen=True, kw_only=True):
+    """A project; ``state``: `open`, or `closed`, which accepts nothing new."""
+
+    name: str
+    state: str = "open"
+    created_by: str = ""
+    created_at: datetime | None = None
+
+
+class User(Record, frozen=True, kw_only=True):
+    """A user, or the service account of a project. ``invitation``: shown once, when the user is made."""
+
+    name: str
+    operator: bool = False
+    service: str | None = None
+    created_by: str = ""
+    created_at: datetime | None = None
+    invitation: str | None = None
+
+    def __repr__(self) -> str:
+        return f"User(name={self.name!r})"  # an invitation is a secret
+
+
+class ProjectMember(Record, frozen=True, kw_only=True):
+    """A member of a project."""
+
+    user: str
+    role: str
+    since: datetime | None = None
+
+
+class AccessToken(Record, frozen=True, kw_only=True):
+    """A token, or the session of a browser. ``token``: its text, shown once, when it is made.
+
+    ``project``, ``role`` and ``verbs``: its limits, each None where it has none beside those of its user.
+    """
+
+    id: str
+    name: str
+    user: str
+    project: str | None = None
+    role: str | None = None
+    verbs: list[str] | None = None
+    session: bool = False
+    created_by: str = ""
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    used_at: datetime | None = None
+    used_from: str | None = None
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        return f"AccessToken(id={self.id!r}, name={self.name!r}, user={self.user!r})"  # its text is a secret
+
+
+class OwnProject(Record, frozen=True, kw_only=True):
+    """A project of a user, with his role there."""
+
+    name: str
+    role: str
+    closed: bool = False
+
+
+class ClientIdentity(Record, frozen=True, kw_only=True):
+    """Who a client is to a platform: its user, and what it may do in the project that it acts in.
+
+    ``accounts``: whether the platform has users. ``by``: `token`, `session`, or `nothing` where no token is asked for.
+    ``project``: None if it names none of several.
+    """
+
+    accounts: bool
+    user: str | None
+    by: str
+    operator: bool = False
+    project: str | None = None
+    verbs: list[str] = msgspec.field(default_factory=list)
+    projects: list[OwnProject] = msgspec.field(default_factory=list)

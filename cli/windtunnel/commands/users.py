@@ -1,0 +1,66 @@
+"""`windtunnel users`: list, invite and remove the users of a platform with accounts."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from windtunnel import figures
+from windtunnel import output as outputs
+from windtunnel.account_records import User
+from windtunnel.commands.noun import NounGroup
+from windtunnel.commands.options import confirm, output_option, user_names, with_client
+
+if TYPE_CHECKING:
+    from windtunnel import Client
+
+COLUMNS: Sequence[outputs.RecordColumn[User]] = (
+    ("name", lambda user: user.name),
+    ("operator", lambda user: "yes" if user.operator else ""),
+    ("service of", lambda user: user.service),
+    ("created by", lambda user: user.created_by),
+    ("created", lambda user: figures.minute(user.created_at)),
+)
+
+
+@click.group(cls=NounGroup)
+def command() -> None:
+    """List, invite and remove users. An operator does; the members of a project are `windtunnel members`."""
+
+
+@command.command("list")
+@output_option()
+@with_client
+def list_(client: "Client", output: str) -> None:
+    """List all users of the platform, and the service accounts of its projects."""
+    outputs.show_records([*client.users.list()], COLUMNS, output, name="name")
+
+
+@command.command()
+@click.argument("name")
+@click.option("--operator", is_flag=True, help="The user is an operator of the platform.")
+@output_option()
+@with_client
+def invite(client: "Client", name: str, operator: bool, output: str) -> None:
+    """Create a user, and print the invitation, which is shown this once; `-o name` prints it alone.
+
+    Send it to the user, who signs in with it within a week: `windtunnel login URL --user NAME`.
+    """
+    user = client.users.invite(name, operator=operator)
+    outputs.show_records(
+        [user], (*COLUMNS, ("invitation", lambda user: user.invitation)), output, named=True, name="invitation"
+    )
+    if output == "table":
+        step = f"windtunnel login {client.server.url} --user {user.name}"
+        click.echo(f"It is shown this once. Within a week, {user.name} signs in with it: `{step}`.", err=True)
+
+
+@command.command()
+@click.argument("name", shell_complete=user_names)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@with_client
+def remove(client: "Client", name: str, yes: bool) -> None:
+    """Let a user leave. The tokens of the user are refused from then on; what the user has made stays."""
+    confirm(f"Remove {name} from {client.server.url}, for ever? The name is never used again.", yes=yes)
+    client.users.remove(name)
+    click.echo(name)

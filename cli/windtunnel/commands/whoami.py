@@ -1,0 +1,77 @@
+"""`windtunnel whoami`: who the client is to the platform, by which token, in which projects, and what it may do."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from windtunnel import output as outputs
+from windtunnel.account_records import AccessToken, ClientIdentity
+from windtunnel.commands.options import output_option, with_client
+
+if TYPE_CHECKING:
+    from windtunnel import Client
+
+
+@dataclass(frozen=True, slots=True)
+class SignedInUser:
+    """Who a client is to a platform; ``token``: None where the platform does not tell which of several it is."""
+
+    url: str
+    context: str | None
+    identity: ClientIdentity
+    token: AccessToken | None
+
+    @property
+    def raw(self) -> outputs.Document:
+        """The document of the platform, with its address, and the context and the document of the token."""
+        own = {"url": self.url, "context": self.context}
+        return own | self.identity.raw | {"token": self.token.raw if self.token else None}
+
+
+def user_of(account: SignedInUser) -> str:
+    """Return the user, and whether the user is an operator."""
+    if not account.identity.accounts:
+        return "everybody: this platform has no accounts"
+    return f"{account.identity.user}, an operator" if account.identity.operator else str(account.identity.user)
+
+
+def token_of(account: SignedInUser) -> str:
+    """Return where the token is from, and its name and id where the platform tells which it is."""
+    if account.identity.by == "nothing":
+        return "none"
+    source = f"that of the context {account.context}" if account.context else "that of WINDTUNNEL_TOKEN"
+    return f"{source}: {account.token.name} ({account.token.id})" if account.token else source
+
+
+def projects_of(account: SignedInUser) -> str:
+    """Return the projects with the roles there."""
+    return ", ".join(
+        f"{project.name} ({project.role}{', closed' if project.closed else ''})"
+        for project in account.identity.projects
+    )
+
+
+COLUMNS: Sequence[outputs.RecordColumn[SignedInUser]] = (
+    ("platform", lambda account: account.url),
+    ("user", user_of),
+    ("token", token_of),
+    ("project", lambda account: account.identity.project or "none: --project or WINDTUNNEL_PROJECT names it"),
+    ("may", lambda account: ", ".join(account.identity.verbs)),
+    ("projects", projects_of),
+)
+
+
+@click.command()
+@output_option()
+@with_client
+def command(client: "Client", output: str) -> None:
+    """Show who you are to the platform, your projects, and what you may do.
+
+    `project` is the one that commands act in, and `may` is what you may do there.
+    """
+    context = None if os.environ.get("WINDTUNNEL_TOKEN") else client.server.context
+    account = SignedInUser(client.server.url, context, client.whoami(), client.tokens.own())
+    outputs.show_records([account], COLUMNS, output, named=True, name="user")
