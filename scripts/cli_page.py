@@ -11,8 +11,8 @@ HEAD = """# Command line
 
 Generated from `cli/windtunnel/commands` by `make reference`. [Command line](../cli.md) is the guide.
 
-Every command has `-h`. Commands that talk to a platform take `--context NAME`, `--url URL` and `--project NAME`; they are left
-out below.
+Every command has `-h`. Commands that talk to a platform take `--context NAME`, `--url URL` and `--project NAME`,
+which are left out below.
 
 | exit code | meaning |
 |--:|---|

@@ -139,6 +139,19 @@ def test_the_project_is_the_argument_or_the_variable(argument: str | None, varia
     assert contexts.server("http://lab", environ=environ, project=argument).project == project
 
 
+@pytest.mark.parametrize(
+    ("argument", "variable", "url", "project"),
+    [("red", "blue", LAB, "red"), (None, "blue", LAB, "blue"), (None, "", LAB, "green"), (None, "", PROD, None)],
+)
+def test_the_project_of_a_context_counts_least_and_for_its_address_alone(
+    tmp_path: Path, argument: str | None, variable: str, url: str, project: str | None
+) -> None:
+    path = tmp_path / "contexts.json"
+    contexts.save(path, Contexts("lab", {"lab": Context(LAB, "lab-token").acting_in("green")}))
+    environ = {"WINDTUNNEL_CONFIG": str(path), "WINDTUNNEL_PROJECT": variable}
+    assert contexts.server(url, context="lab", environ=environ, project=argument).project == project
+
+
 @pytest.mark.parametrize("name", ["Red", "a b", "a\n", "x" * 41])
 def test_a_text_that_no_project_has_as_its_name_is_refused(name: str) -> None:
     with pytest.raises(BadConfiguration, match="not the name of a project"):
@@ -247,7 +260,7 @@ def test_a_locked_keyring_is_an_error_with_the_next_step(own_keyring: Keyring, t
     contexts.save(path, Contexts("lab", {"lab": context}))
     environ = {"WINDTUNNEL_CONFIG": str(path)}
     own_keyring.locked = True
-    with pytest.raises(BadConfiguration, match=r"keyring is locked.*context add lab .* --token.*WINDTUNNEL_TOKEN"):
+    with pytest.raises(BadConfiguration, match=r"keyring is locked.*login --context lab.*WINDTUNNEL_TOKEN"):
         contexts.server(environ=environ)
     assert contexts.server(environ=environ | {"WINDTUNNEL_TOKEN": "other"}).token == "other"
     contexts.forget_token("lab", context)

@@ -5,8 +5,11 @@ from collections.abc import Iterator
 import click
 import pytest
 
+from core.domain.access.identities import MEMBERS
+from core.domain.access.roles import Verb
+from windtunnel.account_records import ROLES, VERBS
 from windtunnel.commands import COMMANDS, cli
-from windtunnel.commands.options import SaveOption
+from windtunnel.commands.options import Lifetime, SaveOption
 from windtunnel.commands.run import command as run
 
 
@@ -42,3 +45,19 @@ def test_worlds_are_a_whole_number_or_auto(text: str) -> None:
         run.make_context("run", ["m", "d", "--worlds", text])
     given = [run.make_context("run", ["m", "d", *words]).params["worlds"] for words in (["--worlds", "16"], [])]
     assert given == [16, None] and run.make_context("run", ["m", "d", "--worlds=auto"]).params["worlds"] == "auto"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("45m", 2_700), ("12h", 43_200), ("90d", 7_776_000), ("2w", 1_209_600)])
+def test_a_lifetime_has_a_unit(text: str, seconds: int) -> None:
+    assert Lifetime().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "90", "d", "0d", "-1d", "1.5d", "1y", "²d", " 1d", "1d "])
+def test_a_lifetime_without_a_unit_or_a_whole_number_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="45m, 12h, 90d or 2w"):
+        Lifetime().convert(text, None, None)
+
+
+def test_roles_and_verbs_are_those_of_the_platform() -> None:
+    assert ROLES == tuple(MEMBERS)
+    assert VERBS == tuple(Verb)

@@ -12,8 +12,8 @@ from windtunnel.commands.context import check_context_name, place_of_token, say_
 from windtunnel.commands.options import ask_secret, context_names, of_root
 from windtunnel.errors import BadConfiguration, Refused, WindtunnelError
 
-#: How an invitation begins, by which it is not taken for a token.
-INVITATION_PREFIX = "wti_"
+#: How a token and an invitation begin, by which neither is taken for the other, or for an address.
+TOKEN_PREFIX, INVITATION_PREFIX = "wt_", "wti_"
 
 
 @click.command()
@@ -37,6 +37,11 @@ def command(url: str | None, user: str | None, selected: str | None, named: str 
     windtunnel login https://windtunnel.example.com              # asks for a token
     windtunnel login https://windtunnel.example.com --user ada   # asks for the invitation
     """
+    if url is not None and url.startswith((TOKEN_PREFIX, INVITATION_PREFIX)):  # it would be looked up as a host
+        raise click.UsageError(
+            "A token is not an argument: other users see the command line. `windtunnel login URL` asks for it; revoke"
+            " this one: `windtunnel tokens revoke ID`."
+        )
     address, name = _context_of(url or of_root("url"), named or of_root("context"))
     project = contexts.checked_project(selected or of_root("project"))
     if not needs_token(address):
