@@ -3,7 +3,7 @@
 from marshmallow import fields
 
 from api.schemas.fields import Choice, Flag, ListField, Open, Strict, Text, Whole
-from api.schemas.members import array, boolean, documents, moment, string
+from api.schemas.members import array, boolean, document, documents, moment, string
 from api.schemas.pages import PageSchema
 from core.domain.access.identities import MEMBERS
 from core.domain.access.roles import Verb
@@ -152,12 +152,20 @@ class OwnProjectSchema(Open):
     closed = boolean("Whether the project is closed.")
 
 
+class OwnTokenSchema(Open):
+    """The token or session of a request."""
+
+    id = string("Its id, as in lists of tokens.")
+    project = string("The project that it is bound to; null: it is a personal one.", allow_none=True)
+
+
 class SessionSchema(Open):
     """Who a request is."""
 
     accounts = boolean("Whether this platform has users and projects.")
     user = string("The user; null without accounts.", allow_none=True)
     by = string("By what the request shows it.", enum=["token", "session", "nothing"])
+    token = document(OwnTokenSchema, "The token, or the session; null without accounts.", allow_none=True)
     operator = boolean("Whether the user is an operator of the platform.")
     project = string(
         "The project that the request acts in; null: none, because it names none of several.", allow_none=True

@@ -6,7 +6,7 @@ from core.domain.access.quotas import MEANINGS, Quota
 
 
 def _limit(quota: Quota, more: str = "") -> Whole:
-    description = f"Most {MEANINGS[quota]}{more}. Without it, or null: no limit of its own."
+    description = f"Largest number of {MEANINGS[quota]}{more}. Without it, or null: no limit of its own."
     return Whole(0, LARGEST_INTEGER, allow_none=True, description=description)
 
 
@@ -22,8 +22,9 @@ class QuotaLimitsSchema(Strict):
 class QuotaUseSchema(Open):
     """A quota, and how much of it is used."""
 
-    limit = integer("The limit in force; null: there is none.", allow_none=True)
-    used = integer("How much is used; null in the limits of every project.", allow_none=True)
+    limit = integer("The limit in force, as a number of what the quota counts; null: there is none.", allow_none=True)
+    used = integer("Number of what there is; null in the limits of every project.", allow_none=True)
+    own = integer("The limit that was given here, as a number of those; null: none was.", allow_none=True)
 
 
 class QuotasSchema(Open):

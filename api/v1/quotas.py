@@ -25,7 +25,7 @@ def services() -> Quotas:
 
 
 def _document(uses: Sequence[QuotaUse]) -> dict[str, object]:
-    return {use.quota.value: {"limit": use.limit, "used": use.used} for use in uses}
+    return {use.quota.value: {"limit": use.limit, "used": use.used, "own": use.own} for use in uses}
 
 
 def _limits() -> Mapping[Quota, int]:

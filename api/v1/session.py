@@ -33,10 +33,12 @@ def get_session() -> dict[str, object]:
     projects = [
         {"name": name, "role": str(one.role), "closed": one.closed} for name, one in sorted(who.projects.items())
     ]
+    token = {"id": who.credential, "project": who.grant.project} if who.credential else None
     return {
         "accounts": context().identification.accounts,
         "user": who.user or None,
         "by": who.by,
+        "token": token,
         "operator": who.operator,
         "project": acting.scope.project or None,
         "verbs": sorted(acting.verbs),

@@ -67,12 +67,28 @@ class AccessToken(Record, frozen=True, kw_only=True):
         return f"AccessToken(id={self.id!r}, name={self.name!r}, user={self.user!r})"  # its text is a secret
 
 
+class ProjectQuota(Record, frozen=True, kw_only=True):
+    """A quota: its limit in force (None: none), how much is used, and the limit that was given here itself."""
+
+    quota: str
+    limit: int | None = None
+    used: int | None = None
+    own: int | None = None
+
+
 class OwnProject(Record, frozen=True, kw_only=True):
     """A project of a user, with his role there."""
 
     name: str
     role: str
     closed: bool = False
+
+
+class OwnToken(Record, frozen=True, kw_only=True):
+    """The token of a client; ``project``: that it is bound to, None for a personal one."""
+
+    id: str
+    project: str | None = None
 
 
 class ClientIdentity(Record, frozen=True, kw_only=True):
@@ -85,6 +101,7 @@ class ClientIdentity(Record, frozen=True, kw_only=True):
     accounts: bool
     user: str | None
     by: str
+    token: OwnToken | None = None
     operator: bool = False
     project: str | None = None
     verbs: list[str] = msgspec.field(default_factory=list)

@@ -44,15 +44,13 @@ class Server:
 class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A named platform; ``token`` is in the keyring, in this file, or there is none.
 
-    ``project``: the one that requests act in, unless they name another. ``token_id``: the id of the token, if the
-    platform has told it.
+    ``project``: the one that requests act in, unless they name another.
     """
 
     url: str
     token: str | None = None
     keyring: bool = False
     project: str | None = None
-    token_id: str | None = None
 
     def acting_in(self, project: str) -> "Context":
         """Return the context with another project."""
@@ -258,15 +256,13 @@ def stored_token(name: str, context: Context) -> str | None:
     return str(token)
 
 
-def store_token(
-    name: str, url: str, token: str | None, *, project: str | None = None, token_id: str | None = None
-) -> Context:
+def store_token(name: str, url: str, token: str | None, *, project: str | None = None) -> Context:
     """Store the token of a context in the keyring, or in the context where there is no keyring."""
     with suppress(Exception):  # whatever a backend raises: locked, no session bus
         if token and (keyring := system_keyring()) is not None:
             keyring.set_password(SERVICE, f"{name} {url}", token)
-            return Context(url, keyring=True, project=project, token_id=token_id)
-    return Context(url, token, project=project, token_id=token_id)
+            return Context(url, keyring=True, project=project)
+    return Context(url, token, project=project)
 
 
 def forget_token(name: str, context: Context) -> None:

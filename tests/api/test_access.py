@@ -73,6 +73,17 @@ def test_who_a_request_is(people: People) -> None:
     assert session["projects"] == [{"name": "red", "role": "maintainer", "closed": False}]
     assert (session["project"], session["user"], session["by"]) == ("red", "operator", "token")
     assert set(session["verbs"]) == VERBS[AccessRole.SUBMITTER]
+    assert session["token"]["project"] == "red"
+
+
+def test_a_limited_token_ends_itself_and_no_other(people: People) -> None:
+    body = {"name": "limited", "role": "viewer"}
+    limited, other = (people.ask("operator", "POST", "/v1/users/operator/tokens", json=body).json for _ in range(2))
+    who = people.ask(limited["token"], "GET", "/v1/session").json
+    assert who["token"] == {"id": limited["id"], "project": None}
+    path = "/v1/users/operator/tokens/"
+    assert people.ask(limited["token"], "DELETE", path + other["id"]).status_code == 403
+    assert people.ask(limited["token"], "DELETE", path + limited["id"]).status_code == 204
 
 
 def test_what_is_anothers_is_as_if_it_were_not_there(people: People) -> None:

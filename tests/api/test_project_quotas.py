@@ -34,10 +34,10 @@ def test_an_operator_limits_a_project_and_every_member_sees_limits_and_use(team:
     assert submit(team).status_code == 201
     seen = team.ask("red viewer", "GET", RED).json
     assert seen == {
-        "queued_simulations": {"limit": 5, "used": 1},
-        "tasks": {"limit": None, "used": 1},
-        "stored_bytes": {"limit": 10_000_000, "used": len(MODEL)},
-        "running_workers": {"limit": None, "used": 0},
+        "queued_simulations": {"limit": 5, "used": 1, "own": 5},
+        "tasks": {"limit": None, "used": 1, "own": None},
+        "stored_bytes": {"limit": 10_000_000, "used": len(MODEL), "own": 10_000_000},
+        "running_workers": {"limit": None, "used": 0, "own": None},
     }
     assert limit(team, stored_bytes=None).json["queued_simulations"]["limit"] is None
 
@@ -111,14 +111,16 @@ def test_the_limit_of_a_user_is_set_by_a_maintainer_and_holds_for_that_user(team
     assert submit(team, token).status_code == 201
     refused = submit(team, token)
     assert refused.status_code == 403 and "a maintainer of the project" in refused.json["detail"]
-    assert team.ask("red viewer", "GET", path).json["queued_simulations"] == {"limit": 1, "used": 1}
+    assert team.ask("red viewer", "GET", path).json["queued_simulations"] == {"limit": 1, "used": 1, "own": 1}
     assert submit(team).status_code == 201
     nobody = path.replace("ci", "nemo")
     assert limit(team, "red maintainer", nobody, tasks=1).status_code == 404
 
 
 def test_the_limits_of_every_project_hold_for_new_ones_too(team: People) -> None:
-    assert limit(team, path="/v1/quotas", queued_simulations=0).json["queued_simulations"] == {"limit": 0, "used": None}
+    everywhere = limit(team, path="/v1/quotas", queued_simulations=0).json["queued_simulations"]
+    assert everywhere == {"limit": 0, "used": None, "own": 0}
+    assert team.ask("red viewer", "GET", RED).json["queued_simulations"] == {"limit": 0, "used": 0, "own": None}
     assert submit(team).status_code == 403
     assert limit(team, queued_simulations=9).status_code == 200
     assert submit(team).status_code == 201

@@ -158,8 +158,9 @@ def test_a_token_of_a_service_account_works_with_its_limits_until_it_is_revoked(
     assert (made["user"], made["verbs"], made["project"]) == ("nightly", ["read", "upload"], "red")
     ci, environ = Person(tmp_path / "ci"), {"WINDTUNNEL_URL": platform.url, "WINDTUNNEL_TOKEN": made["token"]}
     who = json.loads(ci.does("whoami -o json", **environ))
-    assert (who["user"], who["verbs"], who["token"]["name"]) == ("nightly", ["read", "upload"], "gate")
-    assert "that of WINDTUNNEL_TOKEN: gate" in ci.does("whoami", **environ)
+    assert (who["user"], who["verbs"]) == ("nightly", ["read", "upload"])
+    assert who["token"] == {"id": made["id"], "project": "red"}
+    assert f"that of WINDTUNNEL_TOKEN ({made['id']})" in ci.does("whoami", **environ)
     assert "You may not submit here" in ci.fails("run zero noop", **environ)
     maintainer.does(f"tokens revoke {made['id']}")
     until(lambda: ci.run("models", **environ).returncode == 2, timeout=SEEN)
@@ -210,7 +211,7 @@ def test_the_project_is_that_of_the_option_the_variable_or_the_context(
 def test_who_signs_out_has_no_token_any_more_on_either_side(platform: PlatformProcess, new_person: NewPerson) -> None:
     person = new_person("cleo", red="viewer")
     token = contexts.load(person.config).contexts["lab"].token
-    person.does("tokens create other --personal")  # the platform's lists do not tell which of two it is
+    person.does("tokens create other --personal")
     assert person.does("logout") == "lab is signed out: its token is revoked and forgotten.\n"
     assert token not in person.config.read_text()
     headers = {"Authorization": f"Bearer {token}"}
@@ -219,12 +220,12 @@ def test_who_signs_out_has_no_token_any_more_on_either_side(platform: PlatformPr
     assert "`windtunnel login`" in person.fails("models")
 
 
-def test_a_token_is_not_revoked_where_it_may_be_another_one_or_must_not_be(
+def test_a_token_is_revoked_with_any_role_unless_others_use_it_too(
     maintainer: Person, platform: PlatformProcess, tmp_path: Path
 ) -> None:
     person = Person(tmp_path / "person")
     for role, words, text, revoked in (
-        ("maintainer", "logout", "which of several", False),  # it sees the other tokens of the project too
+        ("maintainer", "logout", "its token is revoked and forgotten", True),
         ("viewer", "logout --no-revoke", "its token is forgotten", False),
         ("viewer", "logout", "its token is revoked and forgotten", True),
     ):
@@ -236,6 +237,33 @@ def test_a_token_is_not_revoked_where_it_may_be_another_one_or_must_not_be(
         headers = {"Authorization": f"Bearer {token.strip()}"}
         status = 401 if revoked else 200
         until(lambda: platform.http.get("/v1/session", headers=headers).status_code == status, timeout=SEEN)  # noqa: B023
+
+
+def test_limits_are_set_and_shown_with_their_use(operator: Person, maintainer: Person) -> None:
+    operator.does("quotas set queued_simulations=5 stored_bytes=2G tasks=1M --project red")
+    operator.does("quotas set tasks=none --project red")
+    shown = {use["quota"]: use for use in json.loads(maintainer.does("quotas -o json"))}
+    assert {name: use["limit"] for name, use in shown.items()} == {
+        "queued_simulations": 5, "tasks": None, "stored_bytes": 2_000_000_000, "running_workers": None
+    }  # fmt: skip
+    assert "2,000,000,000" in maintainer.does("quotas")
+    assert maintainer.does("quotas -o name").split() == list(shown)
+    maintainer.does("services create sweeper submitter")
+    maintainer.does("quotas set running_workers=1 --user sweeper")
+    assert json.loads(maintainer.does("quotas --user sweeper -o json"))[3]["own"] == 1
+    operator.does("quotas set queued_simulations=900 --every-project")
+    assert json.loads(maintainer.does("quotas -o json"))[0]["limit"] == 5
+    operator.does("quotas set queued_simulations=none --every-project")
+    assert "workers" in operator.fails("quotas set workers=5 --project red")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [("tasks=many", "is not a limit"), ("tasks=5 --user nobody", "no member"),
+     ("tasks=5 --user a --every-project", "--every-project"), ("tasks=5", "You may not operate")],
+)  # fmt: skip
+def test_a_limit_that_cannot_be_set_is_refused(maintainer: Person, words: str, text: str) -> None:
+    assert text in maintainer.fails(f"quotas set {words}")
 
 
 def test_a_user_leaves(operator: Person, new_person: NewPerson) -> None:

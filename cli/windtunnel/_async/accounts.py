@@ -124,30 +124,6 @@ class AsyncTokens:
         address = await self._address(user)
         await self._transport.request("DELETE", address + path(id).removeprefix("/v1"))
 
-    async def own(self, id: str | None = None) -> AccessToken | None:
-        """Return the token of this client, as lists describe it; None if they leave open which of several it is.
-
-        ``id``: its id, if that is known.
-        """
-        who = await identity_of(self._transport)
-        if not who.accounts or who.user is None:
-            return None
-        try:
-            found = [token for token in await self.list(user=who.user) if not token.session]
-        except Refused as refusal:
-            if refusal.status != 403:
-                raise
-            found = await self._of_project(who)
-        if id is not None:
-            found = [token for token in found if token.id == id]
-        return found[0] if len(found) == 1 else None
-
-    async def _of_project(self, who: ClientIdentity) -> builtins.list[AccessToken]:
-        """Return what a limited token sees of tokens: itself, if it is one of a project."""
-        if who.project is None or "read" not in who.verbs or "administer" in who.verbs:
-            return []  # a maintainer's sees those of the others too
-        return await self.list()
-
     async def _address(self, user: str | None) -> str:
         if user is not None:
             return path("users", user, "tokens")

@@ -11,6 +11,7 @@ from windtunnel._async.datasets import AsyncDatasets
 from windtunnel._async.looks import AsyncLooks
 from windtunnel._async.models import AsyncModels
 from windtunnel._async.pipelines import AsyncPipelines
+from windtunnel._async.quotas import AsyncQuotas
 from windtunnel._async.simulations import AsyncSimulations
 from windtunnel._async.transport import AsyncTransport, path
 from windtunnel._async.uploads import AsyncUploads, Progress
@@ -62,6 +63,7 @@ class AsyncClient:
         self.members = AsyncMembers(self._transport)
         self.services = AsyncServices(self._transport)
         self.tokens = AsyncTokens(self._transport)
+        self.quotas = AsyncQuotas(self._transport)
 
     def __repr__(self) -> str:
         return f"Client({self.server.url!r})"

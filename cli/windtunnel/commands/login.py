@@ -49,12 +49,11 @@ def command(url: str | None, user: str | None, selected: str | None, named: str 
             f"{address} asks for no token: it has no accounts. `windtunnel context add {name} {address}` names it."
         )
     if user is not None:
-        first = redeem(address, user, ask_secret("Invitation"), socket.gethostname()[:100])
-        token, token_id = str(first.token), first.id
+        token = str(redeem(address, user, ask_secret("Invitation"), socket.gethostname()[:100]).token)
     else:
-        token, token_id = _typed_token(address), None
+        token = _typed_token(address)
     who = _identity(address, token)
-    _store(name, contexts.Context(address, token, token_id=token_id, project=_kept_project(name, address, who)), who)
+    _store(name, contexts.Context(address, token, project=_kept_project(name, address, who)), who)
     if project is not None:  # after the token is stored: an invitation is used up by now
         _select_project(name, project)
 
@@ -112,9 +111,7 @@ def _store(name: str, signed_in: contexts.Context, who: ClientIdentity) -> None:
     known = contexts.load(path)
     if name in known.contexts:
         contexts.forget_token(name, known.contexts[name])
-    context = contexts.store_token(
-        name, signed_in.url, signed_in.token, project=signed_in.project, token_id=signed_in.token_id
-    )
+    context = contexts.store_token(name, signed_in.url, signed_in.token, project=signed_in.project)
     contexts.save(path, known.with_context(name, context, use=True))
     user = f"You are {who.user}. " if who.user else ""
     click.echo(f"{user}{name} is {context.url}; its token is {place_of_token(context)}.")

@@ -51,10 +51,10 @@ def _end(name: str, context: contexts.Context) -> TokenEnd:
     try:
         token = contexts.stored_token(name, context)
         with Client(context.url, token=token, project=context.project, patience=0.0, timeout=10.0) as client:
-            own = client.tokens.own(context.token_id)
-            if own is None:
-                return TokenEnd(False, f"the platform does not tell which of several tokens it is. {step}")
-            client.tokens.revoke(own.id, user=own.user if own.project is None else None)
+            who = client.whoami()
+            if who.token is None:
+                return TokenEnd(False, "it is the token of a platform without accounts, which its operator changes.")
+            client.tokens.revoke(who.token.id, user=who.user if who.token.project is None else None)
             return TokenEnd(True)
     except BadConfiguration as error:
         return TokenEnd(False, f"{error}")

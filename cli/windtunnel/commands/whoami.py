@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windtunnel import output as outputs
-from windtunnel.account_records import AccessToken, ClientIdentity
+from windtunnel.account_records import ClientIdentity
 from windtunnel.commands.options import output_option, with_client
 
 if TYPE_CHECKING:
@@ -17,18 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SignedInUser:
-    """Who a client is to a platform; ``token``: None where the platform does not tell which of several it is."""
+    """Who a client is to a platform."""
 
     url: str
     context: str | None
     identity: ClientIdentity
-    token: AccessToken | None
 
     @property
     def raw(self) -> outputs.Document:
-        """The document of the platform, with its address, and the context and the document of the token."""
-        own = {"url": self.url, "context": self.context}
-        return own | self.identity.raw | {"token": self.token.raw if self.token else None}
+        """The document of the platform, with its address and the context."""
+        return {"url": self.url, "context": self.context} | self.identity.raw
 
 
 def user_of(account: SignedInUser) -> str:
@@ -39,11 +37,11 @@ def user_of(account: SignedInUser) -> str:
 
 
 def token_of(account: SignedInUser) -> str:
-    """Return where the token is from, and its name and id where the platform tells which it is."""
+    """Return where the token is from, and its id."""
     if account.identity.by == "nothing":
         return "none"
     source = f"that of the context {account.context}" if account.context else "that of WINDTUNNEL_TOKEN"
-    return f"{source}: {account.token.name} ({account.token.id})" if account.token else source
+    return f"{source} ({account.identity.token.id})" if account.identity.token else source
 
 
 def projects_of(account: SignedInUser) -> str:
@@ -73,5 +71,5 @@ def command(client: "Client", output: str) -> None:
     `project` is the one that commands act in, and `may` is what you may do there.
     """
     context = None if os.environ.get("WINDTUNNEL_TOKEN") else client.server.context
-    account = SignedInUser(client.server.url, context, client.whoami(), client.tokens.own())
+    account = SignedInUser(client.server.url, context, client.whoami())
     outputs.show_records([account], COLUMNS, output, named=True, name="user")

@@ -262,8 +262,12 @@ class Accounts:
         self._database.write(write)
 
     def revoke_personal(self, caller: Caller, user: str, id: str) -> None:
-        """Revoke a personal token, or end a session, of oneself or as an operator. Raise UnknownToken."""
-        _check_whole(caller)
+        """Revoke a personal token, or end a session, of oneself or as an operator. Raise UnknownToken.
+
+        A limited token may end itself alone.
+        """
+        if caller.credential != id:
+            _check_whole(caller)
         if user != caller.user:
             caller.require(Verb.OPERATE)
 

@@ -20,11 +20,15 @@ RECOUNT = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
-    """A quota: its limit (None: none), and how much is used; None in the limits of every project."""
+    """A quota: its limit (None: none), and how much is used; None in limits of every project.
+
+    ``own``: the limit that was given to the project or the user itself; None: another one holds, or none.
+    """
 
     quota: Quota
     limit: int | None
     used: int | None
+    own: int | None
 
 
 class Quotas:
@@ -49,7 +53,7 @@ class Quotas:
         """Return the limits of every project that has none of its own."""
         with self._database.read() as c:
             limits = store.own_limits(c, EVERY_PROJECT)
-        return [QuotaUse(quota, limits.get(quota), None) for quota in Quota]
+        return [QuotaUse(quota, limits.get(quota), None, limits.get(quota)) for quota in Quota]
 
     def limit_project(self, caller: Caller, limits: Mapping[Quota, int]) -> Sequence[QuotaUse]:
         """Replace the limits of the caller's project; for a quota without one, that of every project holds."""
@@ -91,10 +95,11 @@ class Quotas:
 
 
 def _uses(c: Connection, scope: Scope, user: str) -> Sequence[QuotaUse]:
-    limits, used = store.limits(c, scope.owner, user), store.use(c, scope.owner, user)
+    limits, own = store.limits(c, scope.owner, user), store.own_limits(c, scope.owner, user)
+    used = store.use(c, scope.owner, user)
     of_them = (workers for _, by, workers in launches.workers_of(c, scope) if user in {WHOLE_PROJECT, by})
     used[Quota.RUNNING_WORKERS] = sum(of_them)
-    return [QuotaUse(quota, limits.get(quota), used[quota]) for quota in Quota]
+    return [QuotaUse(quota, limits.get(quota), used[quota], own.get(quota)) for quota in Quota]
 
 
 def _require_member(c: Connection, caller: Caller, user: str) -> None:

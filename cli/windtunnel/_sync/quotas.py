@@ -1,0 +1,38 @@
+# Generated from windtunnel/_async/quotas.py by scripts/sync_client.py; change that file.
+"""Quotas: limits of the project that a client acts in, of a user there, and of every project; and their use."""
+
+from collections.abc import Mapping
+
+from windtunnel._sync.accounts import project_of
+from windtunnel._sync.transport import Transport, path
+from windtunnel.account_records import ProjectQuota
+from windtunnel.record import read
+
+
+class SyncQuotas:
+    """Quotas of the project that a client acts in; with ``user``, of this user there; or of every project."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def get(self, *, user: str | None = None, every_project: bool = False) -> list[ProjectQuota]:
+        """Return each quota with its limit and its use."""
+        return _uses(self._transport.json("GET", self._address(user, every_project)))
+
+    def limit(
+        self, limits: Mapping[str, int | None], *, user: str | None = None, every_project: bool = False
+    ) -> list[ProjectQuota]:
+        """Change these limits, and leave the others as they are; None: no limit of its own."""
+        address = self._address(user, every_project)
+        own = {use.quota: use.own for use in _uses(self._transport.json("GET", address))}
+        return _uses(self._transport.json("PUT", address, json={**own, **limits}))
+
+    def _address(self, user: str | None, every_project: bool) -> str:
+        if every_project:
+            return path("quotas")
+        member = () if user is None else ("members", user)
+        return path("projects", project_of(self._transport), *member, "quotas")
+
+
+def _uses(document: Mapping[str, dict[str, object]]) -> list[ProjectQuota]:
+    return [read(ProjectQuota, {"quota": name, **use}) for name, use in document.items()]
