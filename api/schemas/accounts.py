@@ -80,6 +80,7 @@ class MemberSchema(Open):
 
     user = string("Name of the user.")
     role = string("The role that the user has there.", enum=_ROLES)
+    service = boolean("Whether it is a service account of the project.")
     since = moment("Since when the user is a member.")
 
 

@@ -111,7 +111,7 @@ def _user(row: UserRow) -> dict[str, object]:
 
 
 def _member(row: MemberRow) -> dict[str, object]:
-    return {"user": row.user, "role": row.role, "since": _moment(row.since)}
+    return {"user": row.user, "role": row.role, "service": row.service is not None, "since": _moment(row.since)}
 
 
 def _token(row: TokenRow) -> dict[str, object]:

@@ -36,12 +36,13 @@ class UserRow(StoredRow, frozen=True, gc=False):
 
 
 class MemberRow(StoredRow, frozen=True, gc=False):
-    """Who is in a project, as what."""
+    """Who is in a project, as what. ``service``: the project whose service account the member is."""
 
     member_of: str
     user: str
     role: str
     since: float
+    service: str | None
 
 
 class TokenRow(StoredRow, frozen=True, gc=False):
@@ -185,7 +186,8 @@ def drop_member(c: Connection, project: str, user: str, now: float) -> bool:
 
 def members_of(c: Connection, project: str) -> list[MemberRow]:
     """Return the members of a project, by name."""
-    query = select(*columns_of(members, MemberRow)).where(members.c.member_of == project)
+    columns = columns_of(members, MemberRow, service=users.c.service)
+    query = select(*columns).join(users, users.c.name == members.c.user).where(members.c.member_of == project)
     return read_rows(c.execute(query.order_by(members.c.user)), MemberRow)
 
 

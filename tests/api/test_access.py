@@ -192,7 +192,10 @@ def test_an_invitation_becomes_a_token_and_a_member_of_a_project(people: People)
     assert people.ask(ada, "GET", "/v1/simulations").status_code == 400  # she is in no project
     put = people.ask("operator", "PUT", "/v1/projects/red/members/ada", json={"role": "viewer"})
     assert put.status_code == 204
-    assert people.ask("operator", "GET", "/v1/projects/red/members").json["items"][0]["user"] == "ada"
+    service = {"name": "nightly", "role": "viewer"}
+    assert people.ask("operator", "POST", "/v1/projects/red/services", json=service).status_code == 201
+    members = people.ask("operator", "GET", "/v1/projects/red/members").json["items"]
+    assert [(member["user"], member["service"]) for member in members] == [("ada", False), ("nightly", True)]
 
 
 def test_a_submitter_changes_his_own_and_a_maintainer_everybodys(people: People) -> None:
