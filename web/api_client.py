@@ -46,14 +46,20 @@ def path_of(*segments: str) -> str:
 
 
 class ApiClient:
-    """The API, as a browser sees it whose request has the given WSGI environment."""
+    """The API, as a browser sees it whose request has the given WSGI environment.
+
+    ``project``: the one that its requests name, if any.
+    """
+
+    project: str | None = None
 
     def __init__(self, api: "WSGIApplication", browser: Mapping[str, Any]) -> None:
         passed_on = {"REMOTE_ADDR": ""} | {name: browser[name] for name in PASSED_ON if name in browser}
 
         def as_browser(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
             path = environ["PATH_INFO"].encode().decode("latin-1")  # PEP 3333; httpx gives the text itself
-            return api(environ | passed_on | {"PATH_INFO": path}, start_response)
+            named = {"HTTP_WINDTUNNEL_PROJECT": self.project} if self.project else {}
+            return api(environ | passed_on | named | {"PATH_INFO": path}, start_response)
 
         self._http = httpx.Client(transport=httpx.WSGITransport(app=as_browser), base_url="http://api")
 
@@ -77,6 +83,10 @@ class ApiClient:
     def post(self, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None) -> httpx.Response:
         """Send a POST, with a JSON body if there is one; raise Refused."""
         return self.send("POST", path, body=body, headers=headers)
+
+    def put(self, path: str, body: object) -> httpx.Response:
+        """Send a PUT with a JSON body; raise Refused."""
+        return self.send("PUT", path, body=body)
 
     def delete(self, path: str) -> httpx.Response:
         """Send a DELETE; raise Refused."""

@@ -13,7 +13,8 @@ from flask import Blueprint, Flask, Response, redirect, render_template, request
 from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.wrappers import Response as AnyResponse
 
-from web import api_client, formatting, views
+from web import acting_project, api_client, formatting, views
+from web.acting_project import in_own_address
 from web.api_client import Refused
 from web.chart_scale import scale_of
 from web.declared_metrics import score_of
@@ -36,6 +37,7 @@ def create(wsgi_api: "WSGIApplication") -> Flask:
         static=static_address, states=STATES, elapsed=formatting.elapsed, score_of=score_of, scale_of=scale_of
     )
     api_client.register(app, wsgi_api)
+    acting_project.register(app)
     for module in iter_modules(views.__path__):
         for blueprint in vars(import_module(f"{views.__name__}.{module.name}")).values():
             if isinstance(blueprint, Blueprint):
@@ -94,7 +96,7 @@ def to_sign_in() -> AnyResponse:
     A browser that follows a link from another site does not send a `SameSite=Strict` cookie. The page is loaded again,
     from this site, before the token is asked for.
     """
-    here = request.full_path.rstrip("?")
+    here = in_own_address()
     if request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"}:
         return Response(render_template("reload.html", address=here))
     address = f"{url_for('session.sign_in')}?{urlencode({'next': here})}"

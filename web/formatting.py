@@ -131,6 +131,8 @@ WORDINGS = (
     (re.compile(r"`POST /v1/comparisons/[^`]*/retry` tries again"), "“Go on” tries again"),
     (re.compile(r"`GET /v1/(simulations|comparisons|models|runtimes)[^`]*` lists them"), r"The page /\1 lists them"),
     (re.compile(r"`GET /v1/datasets[^`]*` lists them"), "The page /data lists them"),
+    (re.compile(r"`GET /v1/session` lists yours"), "The page /projects lists yours"),
+    (re.compile(r"`GET /v1/users` lists them"), "The page /operations/platform lists them, for operators"),
     (re.compile(r"There is no resource at /v1(/\S*); is .* /docs lists every address\."), r"There is nothing at \1."),
 )
 

@@ -13,6 +13,7 @@ SEGMENTS = frozenset(
         "models",
         "operations",
         "pipelines",
+        "projects",
         "register",
         "runtimes",
         "sign-in",

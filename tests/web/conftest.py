@@ -5,6 +5,7 @@ from tests.browser import context as context
 from tests.browser import page as page
 from tests.browser import page_errors as page_errors
 from tests.browser import pytest_runtest_makereport as pytest_runtest_makereport
+from tests.web.accounts import team as team
 from tests.web.pages import application as application
 from tests.web.pages import client as client
 from tests.web.pages import finished as finished

@@ -39,13 +39,15 @@ PAGES = {
     "/sign-in": "/sign-in",
     "": "/simulations/nothing",
 }
-#: Parts of pages, files, forms' answers, and pages of registered datasets (tests/web/test_data_pages.py).
+#: Parts of pages, files, forms' answers, and pages of registered datasets (tests/web/test_data_pages.py) and accounts
+#: (tests/web/test_account_pages.py).
 OTHERS = {
     "/", "/favicon.ico", "/static/<path:filename>", "/docs", "/simulations/<id>/live", "/comparisons/<id>/live",
     "/pipelines/<id>/live",
     "/comparisons/<id>/report.html", "/simulations/<id>/tasks/<int:task>/replay.html", "/compare/verdict",
     "/submit/dataset", "/comparisons/new/metrics", "/data/<name>/leaderboard", "/data/<name>/diff",
     "/data/<name>/files/<path:path>",
+    "/projects", "/operations/project", "/operations/platform", "/operations/tokens",
     "/simulations/<id>/tasks/<int:task>/files", "/simulations/<id>/tasks/<int:task>/files/content",
 }  # fmt: skip
 

@@ -1,5 +1,6 @@
 // The element <dataset-upload>: files or a folder are sent by tus, and registered as a dataset, maps with a description.
 
+import { inProject, projectHeaders } from "./project.js";
 import { element } from "./replay/dom.js";
 import { button, library, RETRIES, size, takeDrops } from "./upload_parts.js";
 
@@ -90,7 +91,7 @@ class DatasetUpload extends HTMLElement {
       const source = uploads.length === 1 && ARCHIVE.test(path) ? { upload } : { uploads };
       const tags = this.form.elements.tags.value.split(/[\s,]+/).filter(Boolean);
       const document = { name: this.form.elements.name.value.trim(), source, ...(tags.length ? { tags } : {}) };
-      location.assign(`/data/${encodeURIComponent(await registered(document))}`);
+      location.assign(inProject(`/data/${encodeURIComponent(await registered(document))}`));
     } catch (error) {
       this.busy(false);
       this.say(this.cancelled ? "The upload is cancelled." : `${error.message} What was sent is kept.`, !this.cancelled);
@@ -103,6 +104,7 @@ class DatasetUpload extends HTMLElement {
     return new Promise((resolve, reject) => {
       const upload = (this.upload = new tus.Upload(file, {
         endpoint: "/v1/uploads",
+        headers: projectHeaders,
         retryDelays: RETRIES,
         metadata: { filename: file.name },
         storeFingerprintForResuming: false,
@@ -123,7 +125,7 @@ class DatasetUpload extends HTMLElement {
     this.cancelled = true;
     await this.abort?.();
     for (const address of this.addresses.values()) {
-      await fetch(address, { method: "DELETE", headers: { "Tus-Resumable": "1.0.0" } }).catch(() => null);
+      await fetch(address, { method: "DELETE", headers: { "Tus-Resumable": "1.0.0", ...projectHeaders } }).catch(() => null);
     }
     this.addresses.clear();
   }
@@ -148,7 +150,7 @@ class DatasetUpload extends HTMLElement {
 async function registered(document) {
   const answer = await fetch("/v1/datasets", {
     method: "POST",
-    headers: { "Content-Type": "application/json", Accept: "application/json" },
+    headers: { "Content-Type": "application/json", Accept: "application/json", ...projectHeaders },
     body: JSON.stringify(document),
   }).catch(() => null);
   const body = await answer?.json().catch(() => null);

@@ -103,7 +103,9 @@ document.addEventListener("click", (event) => {
   if (chosen.length < 2) {
     document.getElementById("messages").textContent = "Choose two simulations of one dataset, or more.";
   } else {
-    location.assign(`${button.formAction}?${new URLSearchParams(chosen.map((id) => ["simulation", id]))}`);
+    const address = new URL(button.formAction); // which may name a project
+    for (const id of chosen) address.searchParams.append("simulation", id);
+    location.assign(address);
   }
 });
 

@@ -1,5 +1,6 @@
 // The element <model-upload>: a model file is sent by tus, resumed after a break or a reload, and stored as a model.
 
+import { projectHeaders } from "./project.js";
 import { element } from "./replay/dom.js";
 import { button, library, RETRIES, size, takeDrops } from "./upload_parts.js";
 
@@ -22,6 +23,7 @@ class ModelUpload extends HTMLElement {
     this.file = file;
     const upload = (this.upload = new (await library(this.getAttribute("src"))).Upload(file, {
       endpoint: "/v1/uploads",
+      headers: projectHeaders,
       retryDelays: RETRIES,
       metadata: { filename: file.name },
       removeFingerprintOnSuccess: true,
@@ -54,7 +56,7 @@ class ModelUpload extends HTMLElement {
     this.show({ text: `${this.file.name} is complete; its format is found out.` });
     const answer = await fetch("/v1/models", {
       method: "POST",
-      headers: { "Content-Type": "application/json", Accept: "application/json" },
+      headers: { "Content-Type": "application/json", Accept: "application/json", ...projectHeaders },
       body: JSON.stringify({ upload: address }),
     }).catch(() => null);
     const model = await answer?.json().catch(() => null);

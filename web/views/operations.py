@@ -6,6 +6,7 @@ from typing import Any
 from flask import Blueprint, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
+from web.acting_project import visitor
 from web.api_client import Refused, api, path_of
 
 blueprint = Blueprint("operations", __name__, url_prefix="/operations")
@@ -20,8 +21,10 @@ MACHINE_KINDS: Mapping[str, str] = {
 
 
 @blueprint.get("")
-def show() -> str:
-    """Show the state of the platform, or only the part that changes."""
+def show() -> str | Response:
+    """Show the state of the platform, or only the part that changes; to who may not see it, the project."""
+    if (known := visitor()) is not None and not known.may("operate"):
+        return redirect(url_for("project.show"), 303)
     queue = api().get("/v1/queue")
     shown = {
         "readiness": readiness(),

@@ -3,6 +3,7 @@
 from flask import Blueprint, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
+from web.acting_project import COOKIE
 from web.api_client import Refused, api
 from web.paths import SIGN_IN, is_page
 
@@ -51,4 +52,6 @@ def end() -> Response:
     response = redirect(url_for("session.sign_in"), 303)
     for cookie in answer.headers.get_list("Set-Cookie"):
         response.headers.add("Set-Cookie", cookie)
+    if COOKIE in request.cookies:
+        response.delete_cookie(COOKIE)  # the next user of this browser has other projects
     return response

@@ -1,5 +1,6 @@
 // What plots are made of: elements of SVG, numbers, axes, legends, and the colours of the style sheet.
 
+import { projectHeaders } from "../project.js";
 import { element } from "../replay/dom.js";
 
 /** Return an element of SVG. */
@@ -75,7 +76,7 @@ export function colours(within) {
 
 /** Fetch a JSON document of the API; raise an Error with the problem's detail. */
 export async function load(address, signal) {
-  const answer = await fetch(address, { headers: { Accept: "application/json" }, signal });
+  const answer = await fetch(address, { headers: { Accept: "application/json", ...projectHeaders }, signal });
   const document = await answer.json();
   if (!answer.ok) throw new Error(document.detail ?? `The server answered ${answer.status}.`);
   return document;

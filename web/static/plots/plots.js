@@ -1,5 +1,6 @@
 // The elements <metric-plots> and <dependence-plot>: live plots of a simulation, from /distributions and /dependence.
 
+import { inProject } from "../project.js";
 import { element } from "../replay/dom.js";
 import { load, number, withUnit } from "./dom.js";
 import { counts, heatMap, intervals, scatter, scatterLegend } from "./dependence.js";
@@ -211,7 +212,7 @@ class DependencePlot extends LiveElement {
     const points = numbers.map((task, at) => ({ task, x: x[at], y: y[at], isOk: statuses[at] === "ok" }));
     const container = element("div", { role: "img", "aria-label": `${title} of single tasks by ${parameter}` });
     this.surface.append(container, scatterLegend(points));
-    const open = (task) => location.assign(`/simulations/${this.getAttribute("simulation")}/tasks/${task}`);
+    const open = (task) => location.assign(inProject(`/simulations/${this.getAttribute("simulation")}/tasks/${task}`));
     this.plot = scatter(container, points, withUnit(title, unit), parameter, open);
   }
 }

@@ -1,0 +1,201 @@
+"""Pages of accounts: of a project, of the platform, and of one's own tokens; who sees which forms, and what they do."""
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser import Errors, accessibility_violations, scrolls_sideways
+from tests.waiting import until
+from tests.web.accounts import Team
+
+#: A name of a token, which may be any text.
+HOSTILE = """<script>document.title = "x"</script> "><a href="/models">&amp;</a> {{ 7 * 7 }}"""
+
+
+def card(page: Page, heading: str) -> Locator:
+    return page.get_by_role("region", name=re.compile(f"^{heading}")).and_(page.locator("section"))
+
+
+def row(page: Page, text: str) -> Locator:
+    return page.get_by_role("row").filter(has_text=text)
+
+
+def confirm(row: Locator, label: str) -> None:
+    """Press a button that asks, and the one that answers."""
+    row.get_by_text(f"{label} …").click()
+    row.get_by_role("button", name=re.compile(f"^{label} ")).click()
+
+
+def tokens(team: Team) -> list[dict[str, object]]:
+    items: list[dict[str, object]] = team.ask("operator", "GET", "/v1/projects/red/tokens", "red").json["items"]
+    return items
+
+
+def test_a_maintainer_adds_a_member_changes_the_role_and_removes_the_member(
+    team: Team, page: Page, page_errors: Errors
+) -> None:
+    page_errors.expect("404")
+    team.sign_in(page, "ada", "/operations/project?project=red")
+    members = card(page, "Members")
+    members.get_by_label("User").fill("nina")
+    members.get_by_role("button", name="Add").click()
+    expect(page.get_by_label("Role of nina", exact=True)).to_have_value("viewer")
+    page.get_by_label("Role of nina", exact=True).select_option("submitter")
+    page.get_by_role("button", name="Change the role of nina").click()
+    expect(page.get_by_label("Role of nina", exact=True)).to_have_value("submitter")
+    assert team.ask("nina", "GET", "/v1/session").json["projects"][0]["role"] == "submitter"
+    confirm(row(page, "nina"), "Remove")
+    expect(row(page, "nina")).to_have_count(0)
+    members.get_by_label("User").fill("nobody")
+    members.get_by_role("button", name="Add").click()
+    expect(page.get_by_role("alert")).to_contain_text("There is no user 'nobody'")
+    expect(members.get_by_label("User")).to_have_value("nobody")
+
+
+def test_a_token_of_a_service_account_is_shown_once_works_and_is_revoked(team: Team, page: Page) -> None:
+    team.sign_in(page, "ada", "/operations/project?project=red")
+    services = card(page, "Service accounts")
+    services.get_by_label("Name").fill("nightly")
+    services.locator("form select[name=role]").last.select_option("submitter")
+    services.get_by_role("button", name="Create").click()
+    expect(services.get_by_label("Role of nightly", exact=True)).to_have_value("submitter")
+    form = card(page, "Tokens")
+    form.get_by_label("Name").fill("gate")
+    form.get_by_label("Role").select_option("submitter")
+    form.get_by_label("Expires in days").fill("7")
+    form.locator("select[name=service]").select_option("nightly")
+    form.get_by_text("Limit it to some verbs").click()
+    form.get_by_label("read", exact=True).check()
+    form.get_by_role("button", name="Make the token").click()
+    text = page.locator("copy-text code").inner_text()
+    [made] = tokens(team)
+    assert (made["user"], made["created_by"], made["verbs"]) == ("nightly", "ada", ["read"])
+    team.tokens["gate"] = text
+    assert team.ask("gate", "GET", "/v1/simulations").status_code == 200
+    page.goto(f"{team.origin}/operations/project?project=red")
+    assert text not in page.content()
+    expect(row(page, "gate")).to_contain_text("by ada")
+    confirm(row(page, "gate"), "Revoke")
+    expect(row(page, "gate")).to_have_count(0)
+    until(lambda: team.ask("gate", "GET", "/v1/session").status_code == 401)
+
+
+@pytest.mark.parametrize("days", ["soon", "0", "-1", "nan"])
+def test_days_that_are_no_number_are_refused_and_the_form_keeps_its_fields(
+    team: Team, page: Page, page_errors: Errors, days: str
+) -> None:
+    page_errors.expect("422")
+    team.sign_in(page, "vera", "/operations/project")
+    form = card(page, "Tokens")
+    form.get_by_label("Name").fill("mine")
+    form.get_by_label("Expires in days").fill(days)
+    form.get_by_role("button", name="Make the token").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(form.get_by_label("Name")).to_have_value("mine")
+    assert tokens(team) == []
+
+
+def test_a_name_of_a_token_is_text_on_every_page(team: Team, page: Page) -> None:
+    for path, project in (("/v1/projects/red/tokens", "red"), ("/v1/users/ada/tokens", None)):
+        body = {"name": HOSTILE, "role": "viewer"}
+        assert team.ask("ada", "POST", path, project, json=body).status_code == 201
+    team.sign_in(page, "ada", "/operations/project?project=red")
+    for path in ("/operations/project?project=red", "/operations/tokens?project=red"):
+        page.goto(team.origin + path)
+        cell = page.get_by_role("rowheader").filter(has_text="document.title")
+        assert cell.inner_text() == HOSTILE
+        assert page.title() != "x" and page.locator("main td script, main th script, th a").count() == 0
+
+
+def test_who_may_not_administer_sees_lists_and_no_forms_of_others(team: Team, page: Page, page_errors: Errors) -> None:
+    page_errors.expect("403")
+    team.ask("ada", "POST", "/v1/projects/red/tokens", "red", json={"name": "gate", "role": "viewer"})
+    team.sign_in(page, "vera", "/operations")
+    assert page.url.startswith(f"{team.origin}/operations/project")
+    expect(row(page, "ada")).to_contain_text("maintainer")
+    actions = page.locator("main form").evaluate_all("forms => forms.map((form) => new URL(form.action).pathname)")
+    assert actions == ["/operations/project/tokens"]
+    assert page.locator("main select[name=role] option").all_inner_texts() == ["viewer"]
+    assert row(page, "gate").count() == 0
+    assert page.get_by_role("link", name="Platform").count() == 0
+    answer = page.goto(f"{team.origin}/operations/platform")
+    assert answer is not None and answer.status == 403
+
+
+def test_an_operator_creates_a_project_and_invites_a_user_who_gets_a_token(
+    team: Team, page: Page, page_errors: Errors
+) -> None:
+    page_errors.expect("409")
+    team.sign_in(page, "operator", "/operations")
+    page.get_by_role("link", name="Platform").click()
+    projects, users = card(page, "Projects"), card(page, "Users")
+    projects.get_by_label("Name").fill("green")
+    projects.get_by_role("button", name="Create").click()
+    expect(projects.get_by_role("link", name="green")).to_be_visible()
+    users.get_by_label("Name").fill("zoe")
+    users.get_by_role("button", name="Invite").click()
+    invitation = page.locator("copy-text code").inner_text()
+    body = {"name": "laptop", "invitation": invitation}
+    made = team.app.test_client().post("/v1/users/zoe/tokens", json=body)
+    assert made.status_code == 201
+    projects.get_by_role("link", name="green").click()
+    expect(page.get_by_role("heading", name="Project green")).to_be_visible()
+    card(page, "Members").get_by_label("User").fill("zoe")
+    card(page, "Members").get_by_role("button", name="Add").click()
+    expect(page.get_by_label("Role of zoe", exact=True)).to_be_visible()
+    page.get_by_role("link", name="Platform").click()
+    assert invitation not in page.content()
+    users.get_by_label("Name").fill("ada")
+    users.get_by_role("button", name="Invite").click()
+    expect(page.get_by_role("alert")).to_contain_text("'ada'")
+    confirm(row(page, "zoe"), "Remove")
+    expect(row(page, "zoe")).to_have_count(0)
+    team.tokens["zoe"] = made.json["token"]
+    until(lambda: team.ask("zoe", "GET", "/v1/session").status_code == 401)
+
+
+def test_ones_own_tokens_and_sessions_are_listed_made_and_ended(team: Team, page: Page) -> None:
+    team.sign_in(page, "vera", "/operations/tokens")
+    expect(row(page, "laptop")).to_be_visible()
+    form = card(page, "Personal tokens")
+    form.get_by_label("Name").fill("desk")
+    form.get_by_role("button", name="Make the token").click()
+    team.tokens["desk"] = page.locator("copy-text code").inner_text()
+    assert team.ask("desk", "GET", "/v1/session").json["user"] == "vera"
+    confirm(row(page, "desk"), "Revoke")
+    expect(row(page, "desk")).to_have_count(0)
+    confirm(row(page, "browser"), "End")
+
+    def signed_out() -> bool:
+        page.goto(f"{team.origin}/models")
+        return page.url.startswith(f"{team.origin}/sign-in")
+
+    until(signed_out)
+
+
+def test_a_session_of_a_limited_token_is_told_why_it_sees_no_others(team: Team, page: Page) -> None:
+    made = team.ask("ada", "POST", "/v1/projects/red/tokens", "red", json={"name": "browser", "role": "viewer"})
+    team.tokens["limited"] = made.json["token"]
+    team.sign_in(page, "limited", "/operations/tokens")
+    expect(page.locator("main")).to_contain_text("limited to a project, a role or verbs")
+    assert page.locator("main form").count() == 0
+
+
+@pytest.mark.parametrize("who", ["ada", "operator"])
+def test_pages_of_accounts_are_accessible_and_fit_in_both_modes_and_widths(team: Team, page: Page, who: str) -> None:
+    body = {"name": "a token with quite a long name " * 3, "role": "viewer", "expires_in": 86_400}
+    team.ask("ada", "POST", "/v1/projects/red/tokens", "red", json=body)
+    team.ask("ada", "POST", "/v1/projects/red/services", "red", json={"name": "nightly", "role": "viewer"})
+    team.sign_in(page, who, "/operations/tokens")
+    paths = ["/operations/project", "/operations/tokens", "/projects"]
+    found: list[str] = []
+    for path in [*paths, *(["/operations/platform", "/operations"] if who == "operator" else [])]:
+        page.goto(f"{team.origin}{path}?project=red")
+        for width, scheme in ((1280, "light"), (360, "dark")):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+            found += [f"{path} {width}: {violation}" for violation in accessibility_violations(page)]
+            found += [f"{path} {width}: scrolls sideways"] * scrolls_sideways(page)
+    assert found == []
