@@ -90,7 +90,7 @@ def test_a_saved_model_becomes_a_zip_that_is_equal_each_time(platform: Platform,
 
 def contents(platform: Platform, record: dict[str, Any]) -> zipfile.ZipFile:
     models = platform.files.models
-    return zipfile.ZipFile(io.BytesIO(b"".join(models.content(models.get(record["model"])))))
+    return zipfile.ZipFile(io.BytesIO(b"".join(models.content(models.get(LOCAL_CALLER, record["model"])))))
 
 
 def test_an_onnx_model_and_the_files_of_its_weights_become_a_zip(platform: Platform, ids: dict[str, str]) -> None:
