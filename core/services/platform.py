@@ -188,6 +188,7 @@ def build(
     analysis = _analysis_services(shared, submissions.simulations)
     scheduling = _scheduling_services(shared, catalogue.datasets)
     comparisons = Comparisons(database, notifier, changes, resolver)
+    operations = _operation_services(shared, files.disk_floor)
     outputs = SimulationOutputs(
         database, shared.results, files.models, catalogue.datasets, ResultPacking(store, shared.results)
     )
@@ -196,7 +197,7 @@ def build(
         store=store,
         notifier=notifier,
         standstill=standstill,
-        access=AccessServices(Accounts(database), UserAuthentication(database), Quotas(database)),
+        access=AccessServices(Accounts(database), UserAuthentication(database), operations.quotas),
         files=files,
         catalogue=catalogue,
         submissions=submissions,
@@ -211,7 +212,7 @@ def build(
                 database, notifier, submissions.simulations, comparisons, StepResolution(resolver, comparisons, outputs)
             ),
         ),
-        operations=_operation_services(shared, files.disk_floor),
+        operations=operations,
         scheduling=scheduling,
         jobs=_job_services(
             shared, files, catalogue.datasets, submissions, scheduling.staging, analysis.replays, outputs

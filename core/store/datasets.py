@@ -11,7 +11,6 @@ from contextlib import suppress
 from sqlalchemy import Connection, and_, case, delete, exists, func, insert, select, update
 
 from common.errors import UnreadableRow
-from core.domain.access.quotas import Charge
 from core.domain.access.scopes import Scope
 from core.domain.scheduling.states import UNENDED
 from core.domain.submissions.provenance import ResolvedDataset, dataset_of
@@ -249,22 +248,19 @@ def finish(
         tags.put(c, Scope(own.project), own.name, tag, effective)
     [finished] = read_rows(c.execute(_SELECT.where(versions.c.id == effective)), DatasetVersionRow)
     if same is None:
-        _charge(c, finished, finished.stored_bytes, refuse=True)
+        _charge(c, finished, finished.stored_bytes)
     return finished
 
 
-def _charge(c: Connection, row: DatasetVersionRow, stored: int, *, refuse: bool) -> None:
-    """Charge content, unless another version of the project, or of the user, has it."""
-    others = select(versions.c.id).where(
+def _charge(c: Connection, row: DatasetVersionRow, stored: int) -> None:
+    others = select(versions.c.made_by).where(
         versions.c.project == row.project,
         versions.c.digest == row.digest,
         versions.c.id != row.id,
         versions.c.state == "ready",
         versions.c.stored_bytes > 0,
     )
-    by_user = others.where(versions.c.made_by == row.made_by)
-    whole, own = (Charge(stored_bytes=stored if c.scalar(query.limit(1)) is None else 0) for query in (others, by_user))
-    quotas.charge(c, row.project, row.made_by, whole, of_user=own, refuse=refuse)
+    quotas.charge_content(c, row.project, row.made_by, stored, others)
 
 
 def _swap_objects(c: Connection, first: str, second: str) -> None:
@@ -300,7 +296,7 @@ def bury(c: Connection, scope: Scope, id: str, now: float) -> DatasetVersionRow 
     tags.drop_all(c, scope, id)
     c.execute(delete(prefetches).where(prefetches.c.version_id == id))
     if row is not None and row.stored_bytes:
-        _charge(c, row, -row.stored_bytes, refuse=False)
+        _charge(c, row, -row.stored_bytes)
     return row
 
 

@@ -54,7 +54,7 @@ def add(c: Connection, values: Mapping[str, object]) -> ModelRow:
     version = newest.version + 1 if newest is not None else 1
     adding = insert(models).values(**values, version=version).returning(*_COLUMNS)
     [added] = read_rows(c.execute(adding), ModelRow)
-    _charge(c, str(project), added, added.size, refuse=True)
+    _charge(c, str(project), added, added.size)
     return added
 
 
@@ -65,14 +65,11 @@ def room(c: Connection, scope: Scope, user: str, digest: str, size: int) -> None
         quotas.room(c, scope.owner, user, Charge(stored_bytes=size))
 
 
-def _charge(c: Connection, project: str, row: ModelRow, size: int, *, refuse: bool) -> None:
-    """Charge the content of a row, unless another row of the project, or of the user, has it."""
-    others = select(models.c.id).where(
+def _charge(c: Connection, project: str, row: ModelRow, size: int) -> None:
+    others = select(models.c.made_by).where(
         models.c.project == project, models.c.digest == row.digest, models.c.id != row.id
     )
-    by_user = others.where(models.c.made_by == row.made_by)
-    whole, own = (Charge(stored_bytes=size if c.scalar(query.limit(1)) is None else 0) for query in (others, by_user))
-    quotas.charge(c, project, row.made_by, whole, of_user=own, refuse=refuse)
+    quotas.charge_content(c, project, row.made_by, size, others)
 
 
 def find(c: Connection, scope: Scope, ref: str) -> ModelRow | None:
@@ -147,7 +144,7 @@ def delete(c: Connection, scope: Scope, id: str) -> bool:
         return False
     project, *columns = deleted
     row = ModelRow(*columns)
-    _charge(c, project, row, -row.size, refuse=False)
+    _charge(c, project, row, -row.size)
     return not needed(c, row.digest)
 
 

@@ -6,9 +6,9 @@ project is locked before that of a user, by all transactions: none waits for ano
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, or_, select, text, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, insert, or_, select, text, update
 
-from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Charge, Quota, check, in_force
+from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Charge, Quota, check
 from core.domain.access.scopes import Scope
 from core.domain.scheduling.states import WAITING_STATES
 from core.domain.scheduling.worker_limits import Limits, WorkOwner
@@ -74,6 +74,16 @@ def charge(
             check(project, name, _in_force(rows, project, name), used, counted)
 
 
+def charge_content(c: Connection, project: str, user: str, stored: int, others: "Select[str]") -> None:
+    """Charge bytes, below 0 on their deletion, to who has them in no other row; raise QuotaExceeded as `charge` does.
+
+    ``others``: a query of the users with such a row in the project.
+    """
+    users = set(c.scalars(others.distinct()))
+    whole, own = (Charge(stored_bytes=0 if shared else stored) for shared in (users, user in users))
+    charge(c, project, user, whole, of_user=own)
+
+
 def _shares(user: str, change: Charge, of_user: Charge | None) -> list[tuple[str, Charge]]:
     own = [(user, change if of_user is None else of_user)] if user else []
     return [(WHOLE_PROJECT, change), *own]
@@ -94,23 +104,20 @@ def room(c: Connection, project: str, user: str, change: Charge) -> None:
             check(project, name, amounts, {quota: used[quota] + change.of(quota) for quota in used}, change)
 
 
-def _in_force(rows: Sequence[LimitRow], project: str, user: str) -> dict[Quota, int]:
-    own = {Quota(row.quota): row.amount for row in rows if (row.limited, row.user) == (project, user)}
-    if user:
-        return own
-    every = {Quota(row.quota): row.amount for row in rows if row.limited == EVERY_PROJECT}
-    return in_force(own, every)
-
-
-def limits(c: Connection, project: str, user: str = WHOLE_PROJECT) -> dict[Quota, int]:
-    """Return the limits in force of a project, or of a user in it."""
-    return _in_force(read_rows(c.execute(_LIMITS, {"project": project}), LimitRow), project, user)
-
-
-def own_limits(c: Connection, project: str, user: str = WHOLE_PROJECT) -> dict[Quota, int]:
-    """Return the limits that were given to a project, or to a user in it, itself."""
-    rows = read_rows(c.execute(_LIMITS, {"project": project}), LimitRow)
+def _own(rows: Sequence[LimitRow], project: str, user: str) -> dict[Quota, int]:
     return {Quota(row.quota): row.amount for row in rows if (row.limited, row.user) == (project, user)}
+
+
+def _in_force(rows: Sequence[LimitRow], project: str, user: str) -> dict[Quota, int]:
+    """Return the limits of a user; of a project as a whole its own, and for the others those of every project."""
+    every = {} if user else _own(rows, EVERY_PROJECT, WHOLE_PROJECT)
+    return every | _own(rows, project, user)
+
+
+def limits(c: Connection, project: str, user: str = WHOLE_PROJECT) -> tuple[dict[Quota, int], dict[Quota, int]]:
+    """Return the limits that were given to a project, or to a user in it, itself; and those that are in force."""
+    rows = read_rows(c.execute(_LIMITS, {"project": project}), LimitRow)
+    return _own(rows, project, user), _in_force(rows, project, user)
 
 
 def use(c: Connection, project: str, user: str = WHOLE_PROJECT) -> dict[Quota, int]:

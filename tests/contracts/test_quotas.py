@@ -308,6 +308,16 @@ def test_a_simulation_gets_the_workers_that_the_limit_leaves_and_more_once_it_is
     rig.until(lambda: executor.launches[launch.id].workers == 2)
 
 
+def test_a_simulation_whose_row_cannot_be_read_is_listed_beside_those_that_a_limit_holds(
+    rig: DispatcherRig, quotas: Quotas
+) -> None:
+    limit(quotas, running_workers=0)
+    unreadable, held = rig.submit(), rig.submit()
+    quotas._database.write(lambda c: c.execute(text("UPDATE simulations SET spec='{' WHERE id=:i"), {"i": unreadable}))
+    reasons = {each.id: each.reason or "" for each in rig.platform.submissions.simulations.list(LOCAL_CALLER)[0]}
+    assert "running_workers" in reasons[held] and "running_workers" not in reasons[unreadable]
+
+
 def test_a_project_at_its_limit_holds_no_other_back(rig: DispatcherRig, quotas: Quotas) -> None:
     blue = replace(LOCAL_CALLER, scope=Scope("blue"))
     rig.platform.files.models.add(blue, (MODEL,), filename="model.py", name="mine")

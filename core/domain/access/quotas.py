@@ -77,8 +77,3 @@ def refusal_of(project: str, user: str, quota: Quota, limit: int, used: int, ask
         limit=limit,
         used=used,
     )
-
-
-def in_force(own: Mapping[Quota, int], every: Mapping[Quota, int]) -> dict[Quota, int]:
-    """Return the limits of a project: its own, and for the others those of every project."""
-    return {**every, **own}

@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.preparation import PREPARATION_SLOT, Preparation
-from core.domain.scheduling.worker_limits import NOBODY, WorkersInUse, WorkOwner, workers_within
+from core.domain.scheduling.worker_limits import NO_OWNER, WorkersInUse, WorkOwner, workers_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class QueuedSimulation:
     executor: str = ""
     eligible: frozenset[str] | None = None
     prepared: bool = False
-    owner: WorkOwner = NOBODY
+    owner: WorkOwner = NO_OWNER
     fixed: bool = False
 
 
@@ -136,7 +136,7 @@ class AdmissionQueue:
         step long. The simulations stay queued until they are discarded.
 
         ``in_use``: the workers of owners. A simulation whose owner may have no more workers waits, with those of its
-        owner behind it, and holds nobody else back. It gets fewer workers than it asks for where the limit is lower.
+        owner behind it, and holds no other back. It gets fewer workers than it asks for where the limit is lower.
 
         A simulation that is not ``ready`` takes no workers and holds nobody back: it is set aside, until it is put
         into the queue again. The first AHEAD of those that wait for workers are asked too, once each.

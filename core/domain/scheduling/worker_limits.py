@@ -14,8 +14,8 @@ class WorkOwner(NamedTuple):
     user: str
 
 
-#: Of nobody, so that no limit holds but that of every project.
-NOBODY = WorkOwner("", "")
+#: Owner that has no limit but that of every project.
+NO_OWNER = WorkOwner("", "")
 #: Limits by owner: of a project as a whole, of a user in it, or of every project that has none.
 Limits = Mapping[WorkOwner, int]
 

@@ -52,7 +52,7 @@ class Quotas:
     def of_every_project(self) -> Sequence[QuotaUse]:
         """Return the limits of every project that has none of its own."""
         with self._database.read() as c:
-            limits = store.own_limits(c, EVERY_PROJECT)
+            limits, _ = store.limits(c, EVERY_PROJECT)
         return [QuotaUse(quota, limits.get(quota), None, limits.get(quota)) for quota in Quota]
 
     def limit_project(self, caller: Caller, limits: Mapping[Quota, int]) -> Sequence[QuotaUse]:
@@ -95,7 +95,7 @@ class Quotas:
 
 
 def _uses(c: Connection, scope: Scope, user: str) -> Sequence[QuotaUse]:
-    limits, own = store.limits(c, scope.owner, user), store.own_limits(c, scope.owner, user)
+    own, limits = store.limits(c, scope.owner, user)
     used = store.use(c, scope.owner, user)
     of_them = (workers for _, by, workers in launches.workers_of(c, scope) if user in {WHOLE_PROJECT, by})
     used[Quota.RUNNING_WORKERS] = sum(of_them)

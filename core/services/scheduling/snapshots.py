@@ -14,7 +14,7 @@ from core.domain.scheduling.launches import Gang
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.reservations import IN_USE, Reservation
 from core.domain.scheduling.states import LIVE, State
-from core.domain.scheduling.worker_limits import NOBODY, Limits, WorkersInUse, WorkOwner, workers_within
+from core.domain.scheduling.worker_limits import NO_OWNER, Limits, WorkersInUse, WorkOwner, workers_within
 from core.domain.submissions.packed_files import PackedFiles, packed_files_of
 from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
@@ -99,7 +99,7 @@ class LiveLaunch:
     ending: bool = False  # its simulation has ended, or its end has been decided
     reservation: Reservation = Reservation.HELD
     submitted_at: float = 0.0  # its simulation
-    owner: WorkOwner = NOBODY  # of its simulation
+    owner: WorkOwner = NO_OWNER  # of its simulation
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """Quota holds: why simulations that are queued do not start though workers are free."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
+from common.errors import UnreadableRow
 from core.domain.access.scopes import Scope
 from core.domain.scheduling.launches import replicas
 from core.domain.scheduling.states import State
@@ -23,7 +25,8 @@ def quota_holds(c: Connection, rows: Sequence[SimulationRow]) -> dict[str, str |
         in_use = WorkersInUse(limits, [(WorkOwner(of, user), workers) for of, user, workers in launched])
         for row in queued:
             if row.project == project and not row.dry_run:
-                gang = spec_of(row.spec).gang
-                least = replicas(gang) if gang else 1
-                holds[row.id] = in_use.why_held(WorkOwner(project, row.submitted_by), least)
+                with suppress(UnreadableRow):  # it says so itself
+                    gang = spec_of(row.spec).gang
+                    least = replicas(gang) if gang else 1
+                    holds[row.id] = in_use.why_held(WorkOwner(project, row.submitted_by), least)
     return holds
