@@ -1,16 +1,16 @@
 """Page of one's own tokens and sessions of browsers: they are listed, made and ended here."""
 
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 
 import msgspec
-from flask import Blueprint, redirect, render_template, request, url_for
-from werkzeug.wrappers import Response
+from flask import Blueprint, render_template, request
 
 from web.account_lists import ShownTokens
 from web.acting_project import signed_in
 from web.api_client import Refused, api, path_of
-from web.refusals import refusal_of
+from web.refusals import FormAnswer, answer_form, refusal_of
 from web.token_request import ROLES, account_fields, token_request
 
 blueprint = Blueprint("own_tokens", __name__, url_prefix="/operations/tokens")
@@ -34,14 +34,11 @@ def create() -> tuple[str, int]:
 
 
 @blueprint.post("/revoke")
-def revoke() -> Response | tuple[str, int]:
+def revoke() -> FormAnswer:
     """Revoke a token, or end a session."""
-    try:
-        api().delete(path_here(account_fields().token))
-    except Refused as error:
-        problem, status = refusal_of(error)
-        return page("tokens", problem), status
-    return redirect(url_for("own_tokens.show"), HTTPStatus.SEE_OTHER)
+    return answer_form(
+        lambda: api().delete(path_here(account_fields().token)), partial(page, "tokens"), "own_tokens.show"
+    )
 
 
 def path_here(*segments: str) -> str:

@@ -1,23 +1,22 @@
 """Page of the platform: its projects and users, which operators create, and the invitations of new users."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 
 import msgspec
-from flask import Blueprint, redirect, render_template, request, url_for
-from werkzeug.wrappers import Response
+from flask import Blueprint, render_template, request
 
 from web.account_lists import PlatformQuery, ShownNames
 from web.acting_project import signed_in
 from web.api_client import Refused, api, path_of
-from web.refusals import refusal_of
+from web.refusals import FormAnswer, answer_form, refusal_of
 from web.token_request import account_fields
 
 blueprint = Blueprint("platform", __name__, url_prefix="/operations/platform")
 
 #: Projects, and users, that the page lists at once.
 PAGE_LENGTH = 100
-Answer = Response | tuple[str, int]
 
 
 @blueprint.get("")
@@ -27,9 +26,11 @@ def show() -> str:
 
 
 @blueprint.post("/projects")
-def create_project() -> Answer:
+def create_project() -> FormAnswer:
     """Create a project."""
-    return answer_form("project", lambda: api().post("/v1/projects", {"name": account_fields().name}))
+    return answer_form(
+        lambda: api().post("/v1/projects", {"name": account_fields().name}), partial(page, "project"), "platform.show"
+    )
 
 
 @blueprint.post("/users")
@@ -45,19 +46,11 @@ def invite() -> tuple[str, int]:
 
 
 @blueprint.post("/users/remove")
-def remove() -> Answer:
+def remove() -> FormAnswer:
     """Let a user leave."""
-    return answer_form("users", lambda: api().delete(path_of("users", account_fields().user)))
-
-
-def answer_form(form: str, act: Callable[[], object]) -> Answer:
-    """Do what a form asks for, and show the lists; if it is refused, with the reason at the form."""
-    try:
-        act()
-    except Refused as error:
-        problem, status = refusal_of(error)
-        return page(form, problem), status
-    return redirect(url_for("platform.show"), HTTPStatus.SEE_OTHER)
+    return answer_form(
+        lambda: api().delete(path_of("users", account_fields().user)), partial(page, "users"), "platform.show"
+    )
 
 
 def page(

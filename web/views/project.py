@@ -1,21 +1,19 @@
 """Page of a project: its members, service accounts and tokens, and what a maintainer may do with them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 
 import msgspec
-from flask import Blueprint, redirect, render_template, request, url_for
-from werkzeug.wrappers import Response
+from flask import Blueprint, render_template, request
 
 from web.account_lists import ShownMembers, ShownTokens
 from web.acting_project import signed_in
 from web.api_client import Refused, api, path_of
-from web.refusals import refusal_of
+from web.refusals import FormAnswer, answer_form, refusal_of
 from web.token_request import ROLES, VERBS, account_fields, token_request
 
 blueprint = Blueprint("project", __name__, url_prefix="/operations/project")
-
-Answer = Response | tuple[str, int]
 
 
 @blueprint.get("")
@@ -25,23 +23,27 @@ def show() -> str:
 
 
 @blueprint.post("/members")
-def put_member() -> Answer:
+def put_member() -> FormAnswer:
     """Give a user a role: a new member, or another role of one."""
     path = path_here("members", account_fields().user)
-    return answer_form("member", lambda: api().put(path, {"role": account_fields().role}))
+    return answer_form(
+        lambda: api().put(path, {"role": account_fields().role}), partial(page, "member"), "project.show"
+    )
 
 
 @blueprint.post("/members/remove")
-def remove_member() -> Answer:
+def remove_member() -> FormAnswer:
     """End a membership."""
-    return answer_form("members", lambda: api().delete(path_here("members", account_fields().user)))
+    return answer_form(
+        lambda: api().delete(path_here("members", account_fields().user)), partial(page, "members"), "project.show"
+    )
 
 
 @blueprint.post("/services")
-def create_service() -> Answer:
+def create_service() -> FormAnswer:
     """Create a service account."""
     body = {"name": account_fields().name, "role": account_fields().role}
-    return answer_form("service", lambda: api().post(path_here("services"), body))
+    return answer_form(lambda: api().post(path_here("services"), body), partial(page, "service"), "project.show")
 
 
 @blueprint.post("/tokens")
@@ -56,24 +58,16 @@ def create_token() -> tuple[str, int]:
 
 
 @blueprint.post("/tokens/revoke")
-def revoke() -> Answer:
+def revoke() -> FormAnswer:
     """Revoke a token."""
-    return answer_form("tokens", lambda: api().delete(path_here("tokens", account_fields().token)))
+    return answer_form(
+        lambda: api().delete(path_here("tokens", account_fields().token)), partial(page, "tokens"), "project.show"
+    )
 
 
 def path_here(*segments: str) -> str:
     """Return a path of the API below the project of the page."""
     return path_of("projects", signed_in().project or "", *segments)
-
-
-def answer_form(form: str, act: Callable[[], object]) -> Answer:
-    """Do what a form asks for, and show the project; if it is refused, with the reason at the form."""
-    try:
-        act()
-    except Refused as error:
-        problem, status = refusal_of(error)
-        return page(form, problem), status
-    return redirect(url_for("project.show"), HTTPStatus.SEE_OTHER)
 
 
 def page(form: str = "", problem: Mapping[str, object] | None = None, made: Mapping[str, object] | None = None) -> str:
