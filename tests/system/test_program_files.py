@@ -186,11 +186,12 @@ def run_solver(platform: PlatformProcess, source: str, tasks: int = 1) -> dict[s
 
 
 def test_a_program_in_c_is_compiled_once_and_runs_on_all_ranks(platform: PlatformProcess) -> None:
+    of_others = set((platform.home / "builds").glob("[!.]*"))  # one platform serves the tests of a session
     ended = run_solver(platform, SOLVER, tasks=3)
     assert ended["state"] == "succeeded", ended["reason"]
     results = platform.results(ended["id"])
     assert [(result["status"], result["metrics"]) for result in results] == [("ok", {"sum": 3, "ranks": 3})] * 3
-    [built] = (platform.home / "builds").glob("[!.]*")
+    [built] = set((platform.home / "builds").glob("[!.]*")) - of_others
     made = (built / "solver").stat().st_mtime_ns
     again = run_solver(platform, SOLVER)
     assert platform.results(again["id"])[0]["status"] == "ok"
