@@ -79,12 +79,15 @@ def statuses(pair: EvaluatorPair, tasks: int = 2) -> list[str]:
 
 
 @contextmanager
-def outranked(pair: EvaluatorPair, *, evaluator: bool = False) -> Iterator[None]:
-    """Run the model server, or the evaluator, on one core, at the lowest priority, beside processes that compute."""
+def outranked(pair: EvaluatorPair, *, evaluator: bool = False, idle: bool = False) -> Iterator[None]:
+    """Run the model server, or the evaluator, on one core, at the lowest priority, beside processes that compute.
+
+    ``idle``: below the lowest, so that it is not run at all for seconds.
+    """
     process = pair.evaluator.process if evaluator else pair.model_servers[0].process
     core = min(os.sched_getaffinity(0))
     process.pin(core)
-    if evaluator:
+    if evaluator or idle:
         os.sched_setscheduler(process.popen.pid, os.SCHED_IDLE, os.sched_param(0))  # type: ignore[attr-defined]
     else:
         os.setpriority(os.PRIO_PGRP, process.popen.pid, 19)  # type: ignore[attr-defined]
@@ -148,6 +151,11 @@ def of_group(pid: int, leader: int) -> bool:
 def test_a_model_server_that_is_hardly_run_keeps_its_deadline(pair_of: Any) -> None:
     with pair_of(model()) as pair, outranked(pair):
         assert statuses(pair) == ["ok", "ok"]
+
+
+def test_a_model_server_that_is_not_run_at_all_for_longer_than_its_deadline_keeps_it() -> None:
+    with evaluator_pair(worker_spec(), model(compute=0.004), play_of(deadline=0.2)) as pair, outranked(pair, idle=True):
+        assert statuses(pair, 1) == ["ok"]
 
 
 def test_a_model_server_with_a_tenth_of_a_processor_keeps_its_deadline(pair_of: Any) -> None:

@@ -545,6 +545,23 @@ def test_time_in_which_the_machine_did_not_run_the_evaluator_is_no_fault_of_the_
         until(excused.check, every=0.01)
 
 
+def test_a_wait_for_a_processor_that_still_lasts_is_no_fault_of_the_model() -> None:
+    """The kernel counts it once it is over: until then, a thread is ready, and nothing of it changes."""
+    waiting = ServerTimes(threads={"1": (0.2, 0.1)}, ready=["1"])
+    asleep = ServerTimes(threads={"1": (0.2, 0.1)})
+    watch = DeadlineWatch(0.1, lambda: waiting)
+    began = time.monotonic()
+    until(lambda: watch.check() is None and time.monotonic() - began > 0.5, every=0.005)
+    watch.settle()
+    for times in (
+        iter([waiting, *[asleep] * 99]),
+        iter([ServerTimes(threads={"1": (n / 100, 0.1)}, ready=["1"]) for n in range(99)]),
+    ):
+        other = DeadlineWatch(0.1, lambda times=times: next(times))  # type: ignore[misc]
+        with pytest.raises(TimedOut):
+            until(other.check, every=0.005)
+
+
 def test_a_runner_that_tells_late_what_a_model_server_got_is_no_fault_of_the_model() -> None:
     def told_late() -> ServerTimes:
         time.sleep(0.3)

@@ -32,6 +32,7 @@ class DeadlineWatch:
         self._began = time.monotonic() if began is None else began
         self._first: ServerTimes | None = None
         self._seen: dict[str, tuple[float, float]] = {}  # of all threads, also of those that have ended
+        self._waits: dict[str, float] = {}  # of threads that wait for a processor: for how long, as looks show it
         self._observed_since = 0.0
         self._looked = 0.0
         self._blocked = 0.0  # seconds before a look at which the model server waited for a disk
@@ -94,15 +95,19 @@ class DeadlineWatch:
         if times is None:
             self._untold += 1
             return 1.0
-        self._seen.update(times.threads)
         before, self._looked = self._looked, time.monotonic()
+        # The kernel counts a wait when it is over; a thread that is ready and has not run meanwhile has waited.
+        still = [thread for thread in times.ready if self._seen.get(thread) == times.threads.get(thread)]
+        self._waits = {thread: self._waits.get(thread, 0.0) + self._looked - before for thread in still}
+        self._seen.update(times.threads)
         if self._first is None:
             self._first, self._observed_since = times, self._looked
             self._blind += self._looked - asked  # its runner was late to tell
             return 1.0  # what was not observed counts as had, or a model could gain from hiding
         if times.blocked:
             self._blocked += self._looked - before
-        self._used = usage(self._first, replace(times, threads=self._seen), self._blocked)
+        waited = {thread: (cpu, queued + self._waits.get(thread, 0.0)) for thread, (cpu, queued) in self._seen.items()}
+        self._used = usage(self._first, replace(times, threads=waited), self._blocked)
         return usable(1.0, self._looked - self._observed_since, self._used)
 
     def _timed_out(self, *, starved: bool = False) -> TimedOut:

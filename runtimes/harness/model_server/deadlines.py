@@ -4,7 +4,7 @@ Time that the model server could not use, because the machine ran something else
 the model. Everything else is: computing, sleeping, and waiting for what does not come.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 #: Seconds for a model server's hello, load and reset; a reset has the deadline of `act` if that is longer.
@@ -23,7 +23,8 @@ class ServerTimes:
     """Counters of a model server's processes, in seconds, and the most bytes that one of them had in memory.
 
     ``threads``: of each living thread, by number, the time on a processor and the time on a run queue, ready to run but
-    not running (proc_pid_schedstat(5)). ``throttled``: the time in which the CPU limit of a control group let none of
+    not running (proc_pid_schedstat(5)), without a wait that still lasts. ``ready``: the threads that run at this
+    moment, or wait for a processor. ``throttled``: the time in which the CPU limit of a control group let none of
     its processes run (cpu.stat). ``stalled``: the time in which the machine lacked memory so much that nothing made
     progress (PSI, the ``full`` line of /proc/pressure/memory). ``blocked``: whether a thread waits in the kernel at
     this moment for what no signal ends, which is a page or a file that comes from a disk (state D of
@@ -33,6 +34,7 @@ class ServerTimes:
     """
 
     threads: Mapping[str, tuple[float, float]]
+    ready: Collection[str] = ()
     throttled: float = 0.0
     stalled: float = 0.0
     blocked: bool = False

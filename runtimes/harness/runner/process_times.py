@@ -11,13 +11,14 @@ PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 STATE, PARENT = 0, 1
 #: Index of the stolen time among the words of the first line of /proc/stat.
 STEAL = 8
-#: The state of a thread that no signal wakes: it waits for a disk.
-BLOCKED = b"D"
+#: The states of a thread that runs or is ready to, and of one that no signal wakes: it waits for a disk.
+READY, BLOCKED = b"R", b"D"
 
 
 def process_times(pid: int) -> dict[str, Any] | None:
     """Return the fields of `ServerTimes` for a process and its descendants; None if the kernel does not tell them."""
     threads: dict[str, tuple[float, float]] = {}
+    ready: list[str] = []
     memory, blocked = 0, False
     for process in (pid, *_descendants(pid)):
         with suppress(OSError):  # it has ended
@@ -27,11 +28,14 @@ def process_times(pid: int) -> dict[str, Any] | None:
                     folder = PROC / str(process) / "task" / thread
                     cpu, queued, _ = (folder / "schedstat").read_text().split()
                     threads[thread] = (int(cpu) / 1e9, int(queued) / 1e9)
-                    blocked = blocked or _fields(folder / "stat")[STATE] == BLOCKED
+                    state = _fields(folder / "stat")[STATE]
+                    ready += [thread] if state == READY else []
+                    blocked = blocked or state == BLOCKED
     if not threads:
         return None
     return {
         "threads": threads,
+        "ready": ready,
         "throttled": _throttled(pid),
         "stalled": _stalled(),
         "blocked": blocked,

@@ -327,6 +327,7 @@ class Worker:
             threads={
                 f"{part}/{name}": item for part, values in enumerate(known) for name, item in values.threads.items()
             },
+            ready=[f"{part}/{name}" for part, values in enumerate(known) for name in values.ready],
             throttled=max(values.throttled for values in known),
             stalled=max(values.stalled for values in known),
             blocked=any(values.blocked for values in known),
