@@ -12,7 +12,7 @@ from api.identification import Identification, OneToken, identity_of, project_of
 from api.stream_slots import StreamSlots
 from common.client_addresses import Network, address_of
 from common.errors import AccountsOff, BadRequest, UnknownProject
-from core.domain.access.identities import UserIdentity
+from core.domain.access.identities import ProjectState, UserIdentity
 from core.domain.access.scopes import Caller
 from core.services.service_groups import (
     AccessServices,
@@ -137,8 +137,11 @@ def caller() -> Caller:
         named = addressed or named
         forwarded = ",".join(request.headers.getlist("X-Forwarded-For"))
         address = address_of(request.environ.get("REMOTE_ADDR", ""), forwarded, context().proxies)
+        closed = False
         acting = identity().act_in(named, address)
-        if named is not None and named not in identity().projects and not context().identification.is_project(named):
-            raise UnknownProject
-        g.caller = acting
+        if named is not None and named not in identity().projects:  # an operator's
+            if (state := context().identification.project_state(named)) is None:
+                raise UnknownProject
+            closed = state is ProjectState.CLOSED
+        g.caller = identity().act_in(named, address, closed=True) if closed else acting
     return cast(Caller, g.caller)

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 from api.credentials import credential_of, is_right, session_of
 from common.client_addresses import Network, address_of
 from common.errors import BadRequest
-from core.domain.access.identities import Grant, ProjectMembership, UserIdentity
+from core.domain.access.identities import Grant, ProjectMembership, ProjectState, UserIdentity
 from core.domain.access.roles import AccessRole
 from core.domain.access.scopes import DEFAULT_PROJECT
 from core.services.access.accounts import Accounts
@@ -45,8 +45,8 @@ class Identification(Protocol):
     def identify(self, environ: Mapping[str, object]) -> UserIdentity | None:
         """Return who a request is; None: its credential is nobody's, or it has none."""
 
-    def is_project(self, name: str) -> bool:
-        """Return whether there is a project of this name."""
+    def project_state(self, name: str) -> ProjectState | None:
+        """Return the state of a project; None if there is none of this name."""
 
     def begin_session(self, identity: UserIdentity) -> str:
         """Return the cookie of a new session of a browser; empty where nobody needs one."""
@@ -73,9 +73,9 @@ class OneToken:
         """Compare with the token."""
         return self._everybody if not self._token or is_right(credential_of(environ), self._token) else None
 
-    def is_project(self, name: str) -> bool:
+    def project_state(self, name: str) -> ProjectState | None:
         """There is one."""
-        return name == DEFAULT_PROJECT
+        return ProjectState.OPEN if name == DEFAULT_PROJECT else None
 
     def begin_session(self, identity: UserIdentity) -> str:
         """Return what follows from the token."""
@@ -112,9 +112,9 @@ class ByAccounts:
         )
         return self._authentication.identify(sent.value, address, session=not sent.bearer)
 
-    def is_project(self, name: str) -> bool:
+    def project_state(self, name: str) -> ProjectState | None:
         """Look the project up."""
-        return self._authentication.is_project(name)
+        return self._authentication.project_state(name)
 
     def begin_session(self, identity: UserIdentity) -> str:
         """Keep a session that may do what its token may."""

@@ -54,6 +54,14 @@ class ProjectRequired(BadRequest):
     """You are in several projects, or in none. Name one: `Windtunnel-Project: <project>`, or `?project=`."""
 
 
+class ProjectClosed(PlatformError):
+    """The project is closed: nothing new begins in it. Its content can be read until it is deleted."""
+
+
+class ProjectOpen(PlatformError):
+    """The project is open. Close it before you delete it: `POST /v1/projects/{project}/close`."""
+
+
 class QuotaExceeded(PlatformError):
     """A quota of your project has no room for this. `GET /v1/projects/{project}/quotas` shows limits and use."""
 

@@ -198,7 +198,7 @@ def jobs(settings: Settings) -> int:
             platform.files,
             platform.catalogue,
             platform.pipelines,
-            platform.operations,
+            platform.access,
             environments_folder=folder,
             sandbox=level,
         ).table

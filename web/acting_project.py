@@ -32,7 +32,15 @@ WITHOUT_ACCOUNTS = "windtunnel-without-accounts"
 #: Endpoints of pages that are in no project.
 OUTSIDE = frozenset(
     {"static", "icon", "reference.show", "session.sign_in", "session.begin", "session.end", "projects.choose"}
-    | {"projects.keep", "platform.show", "platform.create_project", "platform.invite", "platform.remove"}
+    | {
+        "projects.keep",
+        "platform.show",
+        "platform.create_project",
+        "platform.close_project",
+        "platform.delete_project",
+        "platform.invite",
+        "platform.remove",
+    }
     | {"own_tokens.show", "own_tokens.create", "own_tokens.revoke"}
 )
 HEADERS = ("Location", "HX-Redirect", "HX-Push-Url", "HX-Replace-Url", "HX-Location")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from common.errors import StoreUnavailable
 from core.services.service_groups import (
+    AccessServices,
     CatalogueServices,
     FileServices,
     JobServices,
-    OperationServices,
     PipelineServices,
 )
 from runtimes import catalogue, environments
@@ -32,7 +32,7 @@ class Jobs:
         files: FileServices,
         catalogue: CatalogueServices,
         pipelines: PipelineServices,
-        operations: OperationServices,
+        access: AccessServices,
         *,
         environments_folder: Path,
         sandbox: int | None,
@@ -41,7 +41,7 @@ class Jobs:
         self._files = files
         self._catalogue = catalogue
         self._pipelines = pipelines
-        self._operations = operations
+        self._access = access
         self._environments = environments_folder
         self._sandbox = sandbox
 
@@ -74,12 +74,13 @@ class Jobs:
         self._services.staging.release(id)
 
     def sweep(self, what: str) -> None:
-        """Delete expired uploads, unreferenced objects and unused cache entries; once a day, recount quotas."""
+        """Delete what is expired, unreferenced or unused, end projects, and once a day recount quotas."""
         self._files.uploads.sweep()
         self._services.staging.sweep()
         self._services.deletion.sweep()
         self._files.models.sweep()
-        self._operations.quotas.sweep()
+        self._access.quotas.sweep()
+        self._access.project_ends.sweep()
 
     def replay(self, name: str) -> None:
         """Make the replay of ``simulation:task`` unless it exists."""

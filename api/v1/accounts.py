@@ -30,6 +30,7 @@ from common.errors import (
     Invalid,
     NameTaken,
     NotPermitted,
+    ProjectOpen,
     TooLarge,
     UnknownProject,
     UnknownToken,
@@ -178,6 +179,34 @@ def get_project(project: str) -> dict[str, object]:
     Its state says whether new work is accepted.
     """
     return _project(services().project(caller()))
+
+
+@blueprint.operation(
+    "POST /projects/<name:project>/close",
+    Success(schema=ProjectSchema, plain=True, description="The project."),
+    errors=[Invalid, *_PROJECT_ERRORS],
+    verb=Verb.OPERATE,
+)
+def close_project(project: str) -> dict[str, object]:
+    """Close a project
+
+    Nothing new begins in it, and what it has under way is cancelled within a minute. Its members read what it has.
+    """
+    return _project(access_services().project_ends.close(caller()))
+
+
+@blueprint.operation(
+    "DELETE /projects/<name:project>",
+    Success(status=204, description="Nobody sees the project any more."),
+    errors=[Invalid, ProjectOpen, *_PROJECT_ERRORS],
+    verb=Verb.OPERATE,
+)
+def delete_project(project: str) -> None:
+    """Delete a project that is closed
+
+    With all that it has: models, datasets, simulations and tokens, which jobs delete. Its name is never used again.
+    """
+    access_services().project_ends.delete(caller())
 
 
 @blueprint.operation(

@@ -41,6 +41,7 @@ from core.services.pipelines.pipeline_steps import PipelineSteps
 from core.services.pipelines.pipelines import Pipelines
 from core.services.pipelines.step_checks import StepChecks
 from core.services.pipelines.step_resolution import StepResolution
+from core.services.project_ends import ProjectContent, ProjectEnds
 from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import LeaseOptions, Leases
 from core.services.scheduling.model_environments import ModelEnvironments
@@ -189,6 +190,7 @@ def build(
     scheduling = _scheduling_services(shared, catalogue.datasets)
     comparisons = Comparisons(database, notifier, changes, resolver)
     operations = _operation_services(shared, files.disk_floor)
+    pipelines = Pipelines(database, notifier, changes, StepChecks(resolver, comparisons))
     outputs = SimulationOutputs(
         database, shared.results, files.models, catalogue.datasets, ResultPacking(store, shared.results)
     )
@@ -197,7 +199,23 @@ def build(
         store=store,
         notifier=notifier,
         standstill=standstill,
-        access=AccessServices(Accounts(database), UserAuthentication(database), operations.quotas),
+        access=AccessServices(
+            accounts=Accounts(database),
+            authentication=UserAuthentication(database),
+            quotas=operations.quotas,
+            project_ends=ProjectEnds(
+                database,
+                notifier,
+                ProjectContent(
+                    simulations=submissions.simulations,
+                    comparisons=comparisons,
+                    pipelines=pipelines,
+                    models=files.models,
+                    datasets=catalogue.datasets,
+                    uploads=files.uploads,
+                ),
+            ),
+        ),
         files=files,
         catalogue=catalogue,
         submissions=submissions,
@@ -207,7 +225,7 @@ def build(
             comparison_flips=ComparisonFlips(database, shared.results),
         ),
         pipelines=PipelineServices(
-            Pipelines(database, notifier, changes, StepChecks(resolver, comparisons)),
+            pipelines,
             PipelineSteps(
                 database, notifier, submissions.simulations, comparisons, StepResolution(resolver, comparisons, outputs)
             ),

@@ -28,6 +28,7 @@ from core.services.operations.queue import Queue
 from core.services.operations.storage_use import StorageUse
 from core.services.pipelines.pipeline_steps import PipelineSteps
 from core.services.pipelines.pipelines import Pipelines
+from core.services.project_ends import ProjectEnds
 from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.staging import Staging
@@ -55,6 +56,7 @@ class AccessServices:
     accounts: Accounts
     authentication: UserAuthentication
     quotas: Quotas
+    project_ends: ProjectEnds
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
 
+from common.errors import ProjectClosed
+from core.domain.access.identities import ProjectState
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import members, projects, tokens, users
 
@@ -77,9 +79,12 @@ class CredentialRow(StoredRow, frozen=True, gc=False):
     its_project: str | None
     member_role: str | None
     project_state: str | None
+    bound_state: str | None
 
 
 _VALID = and_(tokens.c.revoked_at.is_(None), or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > bindparam("now")))
+#: The project that a token is bound to, whose user need not be a member of it.
+_BOUND = projects.alias()
 _CREDENTIAL = (
     select(
         *columns_of(
@@ -89,24 +94,52 @@ _CREDENTIAL = (
             its_project=members.c.member_of,
             member_role=members.c.role,
             project_state=projects.c.state,
+            bound_state=_BOUND.c.state,
         )
     )
     .join(users, and_(users.c.name == tokens.c.user, users.c.state == "active"))
     .join(members, members.c.user == tokens.c.user, isouter=True)
     .join(projects, projects.c.name == members.c.member_of, isouter=True)
+    .join(_BOUND, _BOUND.c.name == tokens.c.bound_to, isouter=True)
     .where(tokens.c.digest == bindparam("digest"), _VALID)
 )
 
 
 # -- projects
 
+_LISTED_STATES = (ProjectState.OPEN.value, ProjectState.CLOSED.value)
+
 
 def add_project(c: Connection, name: str, by: str, now: float) -> bool:
     """Insert a project; False if there is or was one of this name."""
     if project(c, name) is not None:
         return False
-    c.execute(insert(projects).values(name=name, state="open", created_by=by, created_at=now))
+    c.execute(insert(projects).values(name=name, state=ProjectState.OPEN.value, created_by=by, created_at=now))
     return True
+
+
+def move_project(c: Connection, name: str, before: ProjectState, after: ProjectState, now: float) -> bool:
+    """Change the state of a project; False if it is not ``before``. Tokens of a deleted one are revoked."""
+    moving = update(projects).where(projects.c.name == name, projects.c.state == before.value)
+    if c.execute(moving.values(state=after.value, closed_at=now).returning(projects.c.name)).first() is None:
+        return False
+    if after is ProjectState.DELETED:
+        bound = update(tokens).where(tokens.c.bound_to == name, tokens.c.revoked_at.is_(None))
+        c.execute(bound.values(revoked_at=now))
+    return True
+
+
+def ending_projects(c: Connection) -> list[tuple[str, str]]:
+    """Return name and state of the projects that are closed, or that are being deleted."""
+    ending = (ProjectState.CLOSED.value, ProjectState.DELETED.value)
+    rows = c.execute(select(projects.c.name, projects.c.state).where(projects.c.state.in_(ending)))
+    return [(name, state) for name, state in rows]
+
+
+def require_open(c: Connection, name: str) -> None:
+    """Raise ProjectClosed if a project accepts nothing new."""
+    if (row := project(c, name)) is not None and row.state != ProjectState.OPEN:
+        raise ProjectClosed(f"The project {name} is closed: nothing new begins in it.")
 
 
 def project(c: Connection, name: str) -> ProjectRow | None:
@@ -117,7 +150,9 @@ def project(c: Connection, name: str) -> ProjectRow | None:
 
 def projects_after(c: Connection, after: str, limit: int) -> list[ProjectRow]:
     """Return projects that are not deleted, by name."""
-    query = select(*columns_of(projects, ProjectRow)).where(projects.c.name > after, projects.c.state != "deleted")
+    query = select(*columns_of(projects, ProjectRow)).where(
+        projects.c.name > after, projects.c.state.in_(_LISTED_STATES)
+    )
     return read_rows(c.execute(query.order_by(projects.c.name).limit(limit)), ProjectRow)
 
 

@@ -29,7 +29,7 @@ from core.domain.access.scopes import Caller, Scope, work_of
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.states import ADMITTED, FINAL, UNENDED, WAITING_STATES, State, may_follow
 from core.domain.submissions.listing import search_text
-from core.store import events, quotas, scheduling_changes
+from core.store import accounts, events, quotas, scheduling_changes
 from core.store.claims import Claims
 from core.store.owned import OwnedQuery, within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
@@ -218,13 +218,15 @@ class _FirstStage(msgspec.Struct):
 def add(c: Connection, values: Mapping[str, object], stage: Mapping[str, object]) -> None:
     """Insert a queued simulation with its stage and its first event; raise QuotaExceeded if it has no room."""
     new = msgspec.convert(values, _FirstColumns)
+    accounts.require_open(c, new.project)
     tasks = msgspec.convert(stage, _FirstStage).total
-    quotas.charge(c, new.project, new.submitted_by, Charge(queued_simulations=1, tasks=tasks))
     searched = search_text(new.model, new.dataset, new.runtime, json.loads(new.labels))
     c.execute(_INSERT, {**values, "search": searched})
     c.execute(_INSERT_STAGE, stage)
     scheduling_changes.add(c, new.id)
     events.say(c, new.id, "state", {"state": new.state}, new.created_at)
+    # Last: the row of the project is locked from here on.
+    quotas.charge(c, new.project, new.submitted_by, Charge(queued_simulations=1, tasks=tasks))
 
 
 def find(c: Connection, scope: Scope, id: str) -> SimulationRow:

@@ -21,6 +21,7 @@ from core.settings import Settings
 from datasets.objectstore import open_store
 from server import composition as root
 from tests.api.answers import MODEL, line
+from tests.api.people import people as people
 from tests.databases import sqlite_database
 from tests.dispatching import unended
 from tests.executor_configs import LOCAL

@@ -6,13 +6,13 @@ import pytest
 from werkzeug.test import TestResponse
 
 from core.services.platform import Platform
-from tests.api.test_access import MODEL, People, people  # noqa: F401
+from tests.api.people import MODEL, People
 
 RED = "/v1/projects/red/quotas"
 
 
 @pytest.fixture
-def team(people: People) -> People:  # noqa: F811
+def team(people: People) -> People:
     for role in ("submitter", "maintainer"):
         who = f"red {role}"
         sent = people.ask(who, "PUT", "/v1/models/brake", data=MODEL, headers={"Content-Type": "text/x-python"})
@@ -20,11 +20,11 @@ def team(people: People) -> People:  # noqa: F811
     return people
 
 
-def submit(people: People, who: str = "red submitter", **fields: Any) -> TestResponse:  # noqa: F811
+def submit(people: People, who: str = "red submitter", **fields: Any) -> TestResponse:
     return people.ask(who, "POST", "/v1/simulations", json={"dataset": "noop", "model": "brake"} | fields)
 
 
-def limit(people: People, who: str = "operator", path: str = RED, **limits: int | None) -> TestResponse:  # noqa: F811
+def limit(people: People, who: str = "operator", path: str = RED, **limits: int | None) -> TestResponse:
     return people.ask(who, "PUT", path, json=limits)
 
 
@@ -69,7 +69,7 @@ def test_a_refusal_is_a_problem_with_the_quota_its_limit_and_its_use(team: Peopl
     assert submit(team).status_code == 201
 
 
-def _first(people: People) -> str:  # noqa: F811
+def _first(people: People) -> str:
     id: str = people.ask("red viewer", "GET", "/v1/simulations").json["items"][0]["id"]
     return id
 

@@ -266,6 +266,16 @@ def test_a_limit_that_cannot_be_set_is_refused(maintainer: Person, words: str, t
     assert text in maintainer.fails(f"quotas set {words}")
 
 
+def test_a_project_is_closed_and_then_deleted(operator: Person) -> None:
+    operator.does("projects create brief")
+    assert "Close it first" in operator.fails("projects delete brief --yes")
+    assert json.loads(operator.does("projects close brief --yes -o json"))["state"] == "closed"
+    assert "closed" in operator.fails("run zero noop --project brief")
+    assert operator.does("projects delete brief --yes") == "brief\n"
+    assert "brief" not in operator.does("projects -o name").split()
+    assert operator.fails("projects create brief")
+
+
 def test_a_user_leaves(operator: Person, new_person: NewPerson) -> None:
     person = new_person("dora", red="viewer")
     assert "--yes answers" in operator.fails("users remove dora")

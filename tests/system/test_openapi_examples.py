@@ -37,11 +37,13 @@ LEFT_OUT = {
     ),
     **dict.fromkeys(
         (
+            "close_project",
             "create_personal_token",
             "create_project",
             "create_project_token",
             "create_service",
             "create_user",
+            "delete_project",
             "get_member_quotas",
             "get_project",
             "get_project_quotas",

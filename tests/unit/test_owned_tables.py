@@ -92,6 +92,7 @@ OF_THE_PLATFORM = {
         "pipelines.steps_of",
         "results.news",
     },
+    "it ends a project": {"owned_rows.forget_project"},
     "the clock is that of the machine": {"clock_steps.rewind"},
 }
 _IN_WORDS = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE)\s+({'|'.join(sorted(OWNED_TABLES))})\b")

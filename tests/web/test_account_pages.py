@@ -155,6 +155,17 @@ def test_an_operator_creates_a_project_and_invites_a_user_who_gets_a_token(
     until(lambda: team.ask("zoe", "GET", "/v1/session").status_code == 401)
 
 
+def test_an_operator_closes_a_project_and_then_deletes_it(team: Team, page: Page) -> None:
+    assert team.ask("operator", "POST", "/v1/projects", json={"name": "brief"}).status_code == 201
+    team.sign_in(page, "operator", "/operations/platform")
+    assert row(page, "default").get_by_text("Close").count() == 0
+    confirm(row(page, "brief"), "Close")
+    expect(row(page, "brief")).to_contain_text("closed")
+    confirm(row(page, "brief"), "Delete")
+    expect(row(page, "brief")).to_have_count(0)
+    assert team.ask("operator", "GET", "/v1/projects/brief").status_code == 404
+
+
 def test_ones_own_tokens_and_sessions_are_listed_made_and_ended(team: Team, page: Page) -> None:
     team.sign_in(page, "vera", "/operations/tokens")
     expect(row(page, "laptop")).to_be_visible()

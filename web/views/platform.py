@@ -33,6 +33,24 @@ def create_project() -> FormAnswer:
     )
 
 
+@blueprint.post("/projects/close")
+def close_project() -> FormAnswer:
+    """Close a project."""
+    return answer_form(
+        lambda: api().post(path_of("projects", account_fields().name, "close"), {}),
+        partial(page, "projects"),
+        "platform.show",
+    )
+
+
+@blueprint.post("/projects/delete")
+def delete_project() -> FormAnswer:
+    """Delete a project that is closed."""
+    return answer_form(
+        lambda: api().delete(path_of("projects", account_fields().name)), partial(page, "projects"), "platform.show"
+    )
+
+
 @blueprint.post("/users")
 def invite() -> tuple[str, int]:
     """Create a user, and show the invitation this once."""

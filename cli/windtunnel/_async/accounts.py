@@ -31,6 +31,14 @@ class AsyncProjects:
         """Create a project; it has no members yet."""
         return read(AccountProject, await self._transport.json("POST", path("projects"), json={"name": name}))
 
+    async def close(self, name: str) -> AccountProject:
+        """Accept nothing new in a project, and cancel what it has under way."""
+        return read(AccountProject, await self._transport.json("POST", path("projects", name, "close")))
+
+    async def delete(self, name: str) -> None:
+        """Delete a project that is closed, with all that it has; its name is never used again."""
+        await self._transport.request("DELETE", path("projects", name))
+
 
 class AsyncUsers:
     """Users of a platform, for its operators."""

@@ -32,6 +32,14 @@ class Projects:
         """Create a project; it has no members yet."""
         return read(AccountProject, self._transport.json("POST", path("projects"), json={"name": name}))
 
+    def close(self, name: str) -> AccountProject:
+        """Accept nothing new in a project, and cancel what it has under way."""
+        return read(AccountProject, self._transport.json("POST", path("projects", name, "close")))
+
+    def delete(self, name: str) -> None:
+        """Delete a project that is closed, with all that it has; its name is never used again."""
+        self._transport.request("DELETE", path("projects", name))
+
 
 class Users:
     """Users of a platform, for its operators."""

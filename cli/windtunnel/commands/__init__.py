@@ -32,7 +32,7 @@ COMMANDS = {
     "login": "Sign in to a platform, with a token or an invitation.",
     "logout": "Revoke the token of a context, and forget it.",
     "whoami": "Show who you are to the platform, your projects, and what you may do.",
-    "projects": "List and create projects.",
+    "projects": "List, create, close and delete projects.",
     "users": "List, invite and remove users.",
     "members": "List, set and remove the members of a project.",
     "services": "Create service accounts of a project.",

@@ -6,27 +6,26 @@ what his tokens could do there.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from common.errors import Invalid, NotPermitted, UnknownProject
 from core.domain.access.roles import VERBS, AccessRole, Verb
-from core.domain.access.scopes import NOWHERE, Caller, Scope
+from core.domain.access.scopes import IN_CLOSED, NOWHERE, Caller, Scope
 
 #: Names of projects and users: DNS labels (RFC 1123, section 2.1) of at most 40 characters.
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 #: Roles that members of a project have; an operator is one of the platform.
 MEMBERS = (AccessRole.VIEWER, AccessRole.SUBMITTER, AccessRole.MAINTAINER)
-#: What is left to do in a project that is closed: nothing new begins.
-IN_CLOSED = frozenset({Verb.READ, Verb.CHANGE, Verb.CHANGE_OTHERS, Verb.ADMINISTER, Verb.OPERATE})
 
 
 class ProjectState(StrEnum):
-    """A project accepts work, or is closed, or is deleted, after which its name is never used again."""
+    """A project accepts work, or is closed, or is being deleted, or is removed; its name is never used again."""
 
     OPEN = "open"
     CLOSED = "closed"
-    DELETED = "deleted"
+    DELETED = "deleted"  # for everybody; jobs delete what it has
+    REMOVED = "removed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +38,15 @@ class ProjectMembership:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The limits of a credential: a project, a role, verbs; None: it has no such limit."""
+    """The limits of a credential: a project, a role, verbs; None: it has no such limit.
+
+    ``closed``: whether that project is.
+    """
 
     project: str | None = None
     role: AccessRole | None = None
     verbs: frozenset[Verb] | None = None
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +69,14 @@ class UserIdentity:
         grant = self.grant
         usable = {name: one for name, one in self.memberships.items() if grant.project in (None, name)}
         if self.operator and grant.project is not None:
-            usable.setdefault(grant.project, ProjectMembership(AccessRole.MAINTAINER))
+            usable.setdefault(grant.project, ProjectMembership(AccessRole.MAINTAINER, grant.closed))
         return usable
 
-    def act_in(self, project: str | None, address: str = "") -> Caller:
+    def act_in(self, project: str | None, address: str = "", *, closed: bool = False) -> Caller:
         """Return the caller that this identity is in a project; None: in its only one, or in none.
 
         An operator acts in any project by naming it, as a maintainer; whether there is such a project is not known
-        here. Raise UnknownProject for a project that is not one of the identity's.
+        here, nor whether it is ``closed``. Raise UnknownProject for a project that is not one of the identity's.
         """
         projects = self.projects
         if project is None and len(projects) == 1:
@@ -83,13 +86,15 @@ class UserIdentity:
             return self._caller(NOWHERE, platform, address)
         membership = projects.get(project)
         if self._operates:
-            membership = ProjectMembership(AccessRole.MAINTAINER, membership is not None and membership.closed)
+            closed = membership.closed if membership is not None else closed
+            membership = ProjectMembership(AccessRole.MAINTAINER, closed)
         if membership is None:
             raise UnknownProject
         verbs = VERBS[membership.role] & VERBS[self.grant.role or AccessRole.MAINTAINER]
         if membership.closed:
             verbs &= IN_CLOSED
-        return self._caller(Scope(project), verbs | platform, address)
+        caller = self._caller(Scope(project), verbs | platform, address)
+        return replace(caller, closed=True) if membership.closed else caller
 
     @property
     def _operates(self) -> bool:

@@ -7,7 +7,7 @@ sweeps for everybody, sees all.
 
 from dataclasses import dataclass
 
-from common.errors import NotPermitted, ProjectRequired
+from common.errors import NotPermitted, ProjectClosed, ProjectRequired
 from core.domain.access.roles import MEANINGS, VERBS, AccessRole, Verb
 
 #: The project of an installation without accounts, and of everything that was stored before there were projects.
@@ -28,6 +28,8 @@ class Scope:
         return self.project
 
 
+#: What is left to do in a project that is closed: nothing new begins.
+IN_CLOSED = frozenset({Verb.READ, Verb.CHANGE, Verb.CHANGE_OTHERS, Verb.ADMINISTER, Verb.OPERATE})
 #: What the platform does for everybody: scheduling, staging, sweeping, counting.
 PLATFORM = Scope(None)
 #: Of a request that names no project, of a user who has none or several: no row is in it.
@@ -40,7 +42,7 @@ class Caller:
 
     ``principal``: who it is, for idempotency keys. ``address``: where a request came from (common/client_addresses.py).
     ``user``: the user's name; empty without accounts. ``limited``: its token may do less than the user.
-    ``credential``: the id of the token.
+    ``credential``: the id of the token. ``closed``: the project accepts nothing new.
     """
 
     scope: Scope
@@ -50,6 +52,7 @@ class Caller:
     user: str = ""
     limited: bool = False
     credential: str = ""
+    closed: bool = False
 
     @property
     def name(self) -> str:
@@ -62,6 +65,8 @@ class Caller:
             return
         if self.scope == NOWHERE and verb is not Verb.OPERATE:
             raise ProjectRequired
+        if self.closed and verb not in IN_CLOSED:
+            raise ProjectClosed(f"The project {self.scope.project} is closed: nothing new begins in it.")
         raise NotPermitted(f"You may not {verb} here: {MEANINGS[verb]} A maintainer of the project gives such roles.")
 
     def require_change(self, made_by: str) -> None:

@@ -18,7 +18,7 @@ from core.domain.access.identities import Grant, ProjectMembership, ProjectState
 from core.domain.access.roles import AccessRole, Verb
 from core.store import accounts as store
 from core.store.accounts import CredentialRow
-from core.store.database import Connection, Database
+from core.store.database import Database
 
 #: Seconds for which the outcome of a check is kept, and the most outcomes.
 LIFETIME, MOST_OUTCOMES = 1.0, 10_000
@@ -65,15 +65,12 @@ class UserAuthentication:
                 self._kept.popitem(last=False)
         return identity
 
-    def is_project(self, name: str) -> bool:
-        """Return whether there is a project of this name, for an operator who is not a member of it."""
+    def project_state(self, name: str) -> ProjectState | None:
+        """Return the state of a project, for an operator who is not a member of it; None if there is none."""
         with self._database.read() as c:
-            return _is_there(c, name)
-
-
-def _is_there(c: Connection, name: str) -> bool:
-    row = store.project(c, name)
-    return row is not None and row.state != ProjectState.DELETED
+            row = store.project(c, name)
+        state = None if row is None else ProjectState(row.state)
+        return state if state in (ProjectState.OPEN, ProjectState.CLOSED) else None
 
 
 def _may_be_one(credential: bytes, *, session: bool) -> bool:
@@ -92,10 +89,13 @@ def _identity(rows: Sequence[CredentialRow], *, session: bool) -> UserIdentity |
     memberships = {
         row.its_project: ProjectMembership(AccessRole(row.member_role), row.project_state == ProjectState.CLOSED)
         for row in rows
-        if row.its_project is not None and row.member_role is not None and row.project_state != ProjectState.DELETED
+        if row.its_project is not None
+        and row.member_role is not None
+        and row.project_state in (ProjectState.OPEN, ProjectState.CLOSED)
     }
     verbs = None if first.verbs is None else frozenset(msgspec.json.decode(first.verbs, type=list[Verb]))
-    grant = Grant(first.bound_to, AccessRole(first.role) if first.role is not None else None, verbs)
+    role = AccessRole(first.role) if first.role is not None else None
+    grant = Grant(first.bound_to, role, verbs, first.bound_state == ProjectState.CLOSED)
     return UserIdentity(
         user=first.user,
         operator=bool(first.operator),
