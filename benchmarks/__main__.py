@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import (
+    accounts,
     api_client,
     archive,
     client_start,
@@ -68,6 +69,7 @@ BENCHMARKS = (
     Benchmark("long_queue", "A long queue", long_queue.measure, long_queue.section),
     Benchmark("slow_starts", "Beside slow starts", slow_starts.measure, slow_starts.section),
     Benchmark("listing", "A list of 100,000 simulations", listing.measure, listing.section),
+    Benchmark("accounts", "Accounts", accounts.measure, accounts.section),
     Benchmark("large_dataset", "A dataset of 20,000 simulations", large_dataset.measure, large_dataset.section),
     Benchmark("pages", "Pages with 100,000 simulations", pages.measure, pages.section),
     Benchmark("first_look", "From git clone to the demo's page", first_look.measure, first_look.section),
