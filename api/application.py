@@ -30,6 +30,7 @@ from api.v1 import (
     results,
     runtimes,
     session,
+    shares,
     simulations,
     submissions,
     sweeps,
@@ -65,6 +66,7 @@ BLUEPRINTS = (
     operations,
     usage,
     session,
+    shares,
     accounts,
     quotas,
 )

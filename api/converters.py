@@ -23,8 +23,13 @@ class NameConverter(BaseConverter):
 
 
 class ReferenceConverter(BaseConverter):
-    """Reference to a model or a dataset: name, ``name@version``, ``name@tag``, id or digest."""
+    """Reference to a model or a dataset: name, ``name@version``, ``name@tag``, id or digest, or ``project/`` and that.
 
+    Where a path can be read in two ways, such as ``x/content``, its last part is not a name.
+    """
+
+    part_isolating = False
+    weight = 200
     regex = REFERENCE.strip("^$")
 
 

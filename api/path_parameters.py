@@ -8,6 +8,7 @@ EXAMPLE_ID = "01jz8w0k5qv3r1m9c2t7x4b6ne"
 #: Description and example, by the first part of a path after `/v1`, and the name of the parameter.
 PARAMETERS: Mapping[tuple[str, str], tuple[str, str | int]] = {
     ("simulations", "id"): ("Id of the simulation, as in the answer to its submission.", EXAMPLE_ID),
+    ("simulations", "reader"): ("Name of the project that may read it.", "team-b"),
     ("simulations", "task"): ("Number of the task, from 0; -1 for the simulation as a whole.", 0),
     ("simulations", "connection"): ("Id of the connection, as in the answer to its request.", EXAMPLE_ID),
     ("simulations", "name"): ("Name of the artifact, which may contain folders.", "trace.f32.zz"),
@@ -16,18 +17,22 @@ PARAMETERS: Mapping[tuple[str, str], tuple[str, str | int]] = {
     ("pipelines", "id"): ("Id of the pipeline, as in the answer to its request.", EXAMPLE_ID),
     ("imports", "id"): ("Id of the import, as in the answer to its request.", EXAMPLE_ID),
     ("models", "model"): (
-        "Name of the model (its newest version), `name@version`, `name@tag`, `name@digest`, id or digest.",
+        "Name of the model (its newest version), `name@version`, `name@tag`, `name@digest`, id or digest; before what"
+        " another project shares, that project and a slash.",
         "policy",
     ),
     ("models", "name"): ("Name of the model.", "policy"),
+    ("models", "reader"): ("Name of the project that may read it.", "team-b"),
     ("models", "tag"): ("Name of the tag.", "gold"),
     ("runtimes", "name"): ("Name of the runtime.", "python"),
     ("executors", "name"): ("Name of the executor.", "local"),
     ("datasets", "dataset"): (
-        "Name of the dataset (its latest version), `name@version`, `name@tag`, id or digest.",
+        "Name of the dataset (its latest version), `name@version`, `name@tag`, id or digest; before what another"
+        " project shares, that project and a slash.",
         "drives",
     ),
     ("datasets", "name"): ("Name of the dataset.", "drives"),
+    ("datasets", "reader"): ("Name of the project that may read it.", "team-b"),
     ("datasets", "tag"): ("Name of the tag.", "gold"),
     ("datasets", "index"): ("Number of the scenario in the dataset, from 0.", 0),
     ("datasets", "file"): ("Path of the file in the dataset, which may contain folders.", "dataset.json"),

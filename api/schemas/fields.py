@@ -14,13 +14,17 @@ from core.domain.submissions.submission import LARGEST_INTEGER as LARGEST_INTEGE
 #: The largest number in a list whose items are counted from 0 or 1, such as events: a database column of 32 bits.
 LARGEST_COUNTED = 2**31 - 1
 NAME, REFERENCE, CONNECTION, LINE = patterns.NAME, patterns.REFERENCE, patterns.CONNECTION, patterns.LINE
+SHARED_NAME = patterns.SHARED_NAME
 #: A digest of content.
 DIGEST = r"^sha256:[0-9a-f]{64}$"
 
 #: What is written for a pattern.
 WORDS = {
     NAME: "Write letters (a to z), digits, '.', '_' and '-', the first a letter or a digit.",
-    REFERENCE: "Write a name, name@version, name@tag, an id or a digest: letters, digits and . _ @ : - only.",
+    REFERENCE: "Write a name, name@version, name@tag, an id or a digest: letters, digits and . _ @ : - only; before"
+    " what another project shares, that project and a slash.",
+    SHARED_NAME: "Write a name: letters (a to z), digits, '.', '_' and '-'; of what another project shares,"
+    " project/name.",
     DIGEST: "Write sha256: and 64 hexadecimal digits (0 to 9, a to f).",
     CONNECTION: "Write the name of a connection of the operator.",
     LINE: "Write one line of text without control characters.",

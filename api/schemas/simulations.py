@@ -9,6 +9,7 @@ from api.schemas.fields import (
     DIGEST,
     NAME,
     REFERENCE,
+    SHARED_NAME,
     Choice,
     Flag,
     Open,
@@ -280,11 +281,11 @@ class NamesQuery(Strict):
         description="Words, each of which is in the name of the model, the dataset or the runtime, in a label"
         " (`name=value`), or begins the id. Case is ignored.",
     )
-    dataset = Text(NAME, longest=100, description="Only on this dataset.")
+    dataset = Text(SHARED_NAME, longest=141, description="Only on this dataset.")
     dataset_version = Text(REFERENCE, longest=100, description="Only on this version of their dataset.")
     dataset_digest = Text(DIGEST, longest=71, description="Only on the dataset version with this digest.")
     runtime = Text(NAME, longest=100, description="Only with this runtime.")
-    model = Text(NAME, longest=100, description="Only of models with this name.")
+    model = Text(SHARED_NAME, longest=141, description="Only of models with this name.")
     model_digest = Text(DIGEST, longest=71, description="Only of the model with this digest.")
     submitted_by = Text(longest=50, description="Only what this address has submitted.")
     label = array(

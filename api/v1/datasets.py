@@ -125,17 +125,17 @@ def delete_dataset(dataset: str) -> None:
 
 
 @blueprint.operation(
-    "GET /<name:name>/versions",
+    "GET /<ref:dataset>/versions",
     Success(schema=DatasetPageSchema, description="A page of versions, newest first.", headers=LINK),
     errors=[UnknownDataset],
 )
 @blueprint.takes(PageQuery)
-def list_dataset_versions(query: dict[str, Any], name: str) -> Response:
+def list_dataset_versions(query: dict[str, Any], dataset: str) -> Response:
     """List the versions of a dataset, including versions that are being registered
 
     The newest first, each with its state and tags.
     """
-    return page(*services().datasets.versions(caller(), name, **query))
+    return page(*services().datasets.versions(caller(), dataset, **query))
 
 
 @blueprint.operation(
@@ -252,7 +252,7 @@ def get_dataset_file(headers: dict[str, Any], dataset: str, file: str) -> Respon
 
 
 @blueprint.operation(
-    "GET /<name:name>/diff",
+    "GET /<ref:dataset>/diff",
     Success(
         description="One line of JSON for each file that was added, removed or changed, by path.",
         media={NDJSON: lines_of(ChangeSchema), TEXT: BINARY},
@@ -260,13 +260,13 @@ def get_dataset_file(headers: dict[str, Any], dataset: str, file: str) -> Respon
     errors=(*VERSION_ERRORS, NotAcceptable),
 )
 @blueprint.takes(DiffQuery)
-def compare_dataset_versions(query: dict[str, Any], name: str) -> Response:
+def compare_dataset_versions(query: dict[str, Any], dataset: str) -> Response:
     """Compare two versions
 
     A line for each file that was added, removed or changed, by path. Versions are named by number or tag.
     """
     media_type = choose({NDJSON: NDJSON, TEXT: TEXT})
-    changes = services().datasets.diff(caller(), name, query["old"], query["new"])
+    changes = services().datasets.diff(caller(), dataset, query["old"], query["new"])
     return Response(_encoded_lines(changes), mimetype=media_type, direct_passthrough=True)
 
 

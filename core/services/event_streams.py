@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from common.errors import NotFound
-from core.domain.access.scopes import Caller, Scope
+from core.domain.access.scopes import Caller, ReadScope, Scope
 from core.domain.submissions.records import Event
 from core.domain.submissions.stored_documents import load_document
 from core.notifications.change_notifier import Waiters
@@ -33,7 +33,7 @@ class EventLog:
         self,
         database: Database,
         changes: Waiters,
-        find: Callable[[Connection, Scope, str], NumberedRow],
+        find: Callable[[Connection, Scope | ReadScope, str], NumberedRow],
         ended: Collection[str],
     ) -> None:
         self._database = database
@@ -46,14 +46,14 @@ class EventLog:
     ) -> list[Event]:
         """Return up to ``limit`` present events after number ``after``; ``types``: only of these, of all if empty."""
         with self._database.read() as c:
-            self._find(c, caller.scope, id)
+            self._find(c, caller.reading, id)
             rows = events.read_after(c, id, after, limit, types)
         return [event_of(row) for row in rows]
 
     def ended(self, caller: Caller, id: str, after: int) -> bool:
         """Return whether no event will follow number ``after``, unless the row runs again."""
         with self._database.read() as c:
-            row = self._find(c, caller.scope, id)
+            row = self._find(c, caller.reading, id)
         return row.state in self._ended and row.event_seq <= after
 
     def follow(self, caller: Caller, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:

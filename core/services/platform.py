@@ -12,6 +12,7 @@ from core.notifications.notifier import Notifier
 from core.services.access.accounts import Accounts
 from core.services.access.authentication import UserAuthentication
 from core.services.access.quotas import Quotas
+from core.services.access.shares import Shares
 from core.services.analysis.comparison import Comparison
 from core.services.analysis.distributions import Distributions
 from core.services.analysis.leaderboards import Leaderboards
@@ -203,6 +204,7 @@ def build(
             accounts=Accounts(database),
             authentication=UserAuthentication(database),
             quotas=operations.quotas,
+            shares=Shares(database),
             project_ends=ProjectEnds(
                 database,
                 notifier,

@@ -7,6 +7,7 @@ from core.notifications.notifier import Notifier
 from core.services.access.accounts import Accounts
 from core.services.access.authentication import UserAuthentication
 from core.services.access.quotas import Quotas
+from core.services.access.shares import Shares
 from core.services.analysis.comparison import Comparison
 from core.services.analysis.distributions import Distributions
 from core.services.analysis.leaderboards import Leaderboards
@@ -56,6 +57,7 @@ class AccessServices:
     accounts: Accounts
     authentication: UserAuthentication
     quotas: Quotas
+    shares: Shares
     project_ends: ProjectEnds
 
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from sqlalchemy import Connection, TextClause, bindparam, insert, select, text, update
 
 from common.errors import NotFound
-from core.domain.access.scopes import Caller, Scope, work_of
+from core.domain.access.scopes import Caller, ReadScope, Scope, work_of
 from core.domain.submissions.stored_documents import decode_document
 from core.store.claims import Claims, HeldClaim
 from core.store.events import insert_event
@@ -76,7 +76,7 @@ class AdvancedRows(Generic[R]):
         c.execute(insert(self.table).values(id=id, created_at=now, **state, **values))
         self.say(c, id, "state", state, now)
 
-    def find(self, c: Connection, scope: Scope, id: str, *, lock: bool = False) -> R:
+    def find(self, c: Connection, scope: Scope | ReadScope, id: str, *, lock: bool = False) -> R:
         """Return a row, or raise ``unknown``; ``lock``: until the transaction ends."""
         query = select(*columns_of(self.table, self.row)).where(within(self.table, scope), self.table.c.id == id)
         row = read_row(c.execute(query.with_for_update() if lock else query).first(), self.row)

@@ -8,14 +8,16 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
-from sqlalchemy import Connection, and_, case, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, exists, func, insert, not_, or_, select, update
 
 from common.errors import UnreadableRow
-from core.domain.access.scopes import Scope
+from core.domain.access.references import split_reference
+from core.domain.access.scopes import ReadScope, Scope
+from core.domain.access.shared_kinds import SharedKind
 from core.domain.scheduling.states import UNENDED
 from core.domain.submissions.provenance import ResolvedDataset, dataset_of
 from core.domain.submissions.stored_documents import decode_document
-from core.store import quotas
+from core.store import quotas, shares
 from core.store.claims import Claims, HeldClaim
 from core.store.owned import within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
@@ -106,7 +108,7 @@ def add_ready(c: Connection, values: Mapping[str, object]) -> None:
 # -- queries
 
 
-def by_id(c: Connection, scope: Scope, id: str) -> DatasetVersionRow | None:
+def by_id(c: Connection, scope: Scope | ReadScope, id: str) -> DatasetVersionRow | None:
     """Return a version in any state but `deleted`."""
     alive = _SELECT.where(within(versions, scope), versions.c.id == id, versions.c.state != "deleted")
     return read_row(c.execute(alive).first(), DatasetVersionRow)
@@ -119,7 +121,7 @@ def of_source(c: Connection, scope: Scope, name: str, source: str) -> DatasetVer
     return read_row(c.execute(query.limit(1)).first(), DatasetVersionRow)
 
 
-def find(c: Connection, scope: Scope, ref: str) -> DatasetVersionRow | None:
+def find(c: Connection, scope: Scope | ReadScope, ref: str) -> DatasetVersionRow | None:
     """Return the version with this id, digest, name (its latest), ``name@version`` or ``name@tag``.
 
     The latest version of a name is its newest ready one; of a name without a ready version, its newest registration.
@@ -145,6 +147,21 @@ def find(c: Connection, scope: Scope, ref: str) -> DatasetVersionRow | None:
     return read_row(c.execute(newest_first.limit(1)).first(), DatasetVersionRow)
 
 
+def content(c: Connection, scope: Scope, dataset: ResolvedDataset) -> DatasetVersionRow | None:
+    """Return the version that a simulation plays: of its project, or of the one that its name begins with.
+
+    Its files are there: it is ready; or its owner has deleted it, and it is kept for simulations of other projects.
+    """
+    there: ColumnElement[bool] = versions.c.state == "ready"
+    owner, _ = split_reference(dataset.name)
+    if owner:
+        scope = Scope(owner)
+        there = or_(there, exists().where(objects.c.version_id == versions.c.id))
+    same = (versions.c.digest == dataset.digest, versions.c.manifest.is_not(None))
+    query = _SELECT.where(within(versions, scope), *same, there).order_by(*_LATEST_FIRST)
+    return read_row(c.execute(query.limit(1)).first(), DatasetVersionRow)
+
+
 def names(c: Connection, scope: Scope) -> list[str]:
     """Return the names that have versions, for suggestions when a name is misspelt."""
     query = select(versions.c.name).where(within(versions, scope), versions.c.state.in_(_LISTED))
@@ -168,7 +185,7 @@ def latest(c: Connection, scope: Scope, after: str | None, limit: int) -> list[D
     return read_rows(c.execute(query.order_by(versions.c.name).limit(limit)), DatasetVersionRow)
 
 
-def page(c: Connection, scope: Scope, name: str, after: str | None, limit: int) -> list[DatasetVersionRow]:
+def page(c: Connection, scope: Scope | ReadScope, name: str, after: str | None, limit: int) -> list[DatasetVersionRow]:
     """Return versions of a name, newest first; also those in the states `registering` and `failed`."""
     query = _SELECT.where(within(versions, scope), versions.c.name == name, versions.c.state.in_(_LISTED))
     if after is not None:
@@ -295,8 +312,12 @@ def bury(c: Connection, scope: Scope, id: str, now: float) -> DatasetVersionRow 
     row = read_row(c.execute(burying).first(), DatasetVersionRow)
     tags.drop_all(c, scope, id)
     c.execute(delete(prefetches).where(prefetches.c.version_id == id))
-    if row is not None and row.stored_bytes:
+    if row is None:
+        return None
+    if row.stored_bytes:
         _charge(c, row, -row.stored_bytes)
+    left = of_name(c, Scope(row.project), row.name)
+    shares.forget(c, row.project, SharedKind.DATASETS, row.name, id, last=not left)
     return row
 
 
@@ -338,10 +359,16 @@ def of_name(c: Connection, scope: Scope, name: str) -> list[str]:
 
 
 def purgeable(c: Connection, before: float) -> list[str]:
-    """Return deleted, failed and duplicate versions that ended before ``before`` and still refer to objects."""
+    """Return deleted, failed and duplicate versions that ended before ``before`` and still refer to objects.
+
+    A deleted one stays as long as a simulation that has not ended plays it: it may have been shared with that.
+    """
     over = and_(versions.c.state.in_(["deleted", "failed", "same"]), versions.c.ended_at <= before)
     referring = exists().where(objects.c.version_id == versions.c.id)
-    return list(c.scalars(select(versions.c.id).where(over, referring).order_by(versions.c.id).limit(100)))
+    unended = and_(simulations.c.ended_at.is_(None), simulations.c.deleted_at.is_(None))
+    played = exists().where(unended, simulations.c.dataset_digest == versions.c.digest)
+    query = select(versions.c.id).where(over, referring, not_(and_(versions.c.state == "deleted", played)))
+    return list(c.scalars(query.order_by(versions.c.id).limit(100)))
 
 
 def objects_of(c: Connection, id: str) -> list[str]:

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, bindparam, func, insert, or_, select
 
 from core.domain.access.quotas import Charge
-from core.domain.access.scopes import Scope
-from core.store import quotas
+from core.domain.access.scopes import ReadScope, Scope
+from core.domain.access.shared_kinds import SharedKind
+from core.store import quotas, shares
 from core.store.owned import OwnedQuery, within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import model_tags, models, simulations
@@ -19,6 +20,7 @@ class ModelRow(StoredRow, frozen=True, gc=False):
     """A version of a model. ``size`` in bytes; ``dependencies`` and ``source`` are documents (records.Model)."""
 
     id: str
+    project: str
     name: str
     version: int
     digest: str
@@ -54,7 +56,7 @@ def add(c: Connection, values: Mapping[str, object]) -> ModelRow:
     version = newest.version + 1 if newest is not None else 1
     adding = insert(models).values(**values, version=version).returning(*_COLUMNS)
     [added] = read_rows(c.execute(adding), ModelRow)
-    _charge(c, str(project), added, added.size)
+    _charge(c, added, added.size)
     return added
 
 
@@ -65,14 +67,14 @@ def room(c: Connection, scope: Scope, user: str, digest: str, size: int) -> None
         quotas.room(c, scope.owner, user, Charge(stored_bytes=size))
 
 
-def _charge(c: Connection, project: str, row: ModelRow, size: int) -> None:
+def _charge(c: Connection, row: ModelRow, size: int) -> None:
     others = select(models.c.made_by).where(
-        models.c.project == project, models.c.digest == row.digest, models.c.id != row.id
+        models.c.project == row.project, models.c.digest == row.digest, models.c.id != row.id
     )
-    quotas.charge_content(c, project, row.made_by, size, others)
+    quotas.charge_content(c, row.project, row.made_by, size, others)
 
 
-def find(c: Connection, scope: Scope, ref: str) -> ModelRow | None:
+def find(c: Connection, scope: Scope | ReadScope, ref: str) -> ModelRow | None:
     """Return the model with this id, digest, name (its newest version), ``name@version`` or ``name@tag``.
 
     ``name@latest`` is the newest version. ``name@digest`` is a model with this digest: that of this name, if there is
@@ -138,13 +140,13 @@ def lock(c: Connection, scope: Scope, id: str) -> None:
 def delete(c: Connection, scope: Scope, id: str) -> bool:
     """Delete a row and its tags; return whether its content is no longer referenced by any model or simulation."""
     deleting = models.delete().where(within(models, scope), models.c.id == id)
-    deleted = c.execute(deleting.returning(models.c.project, *_COLUMNS)).first()
+    row = read_row(c.execute(deleting.returning(*_COLUMNS)).first(), ModelRow)
     tags.drop_all(c, scope, id)
-    if deleted is None:
+    if row is None:
         return False
-    project, *columns = deleted
-    row = ModelRow(*columns)
-    _charge(c, project, row, -row.size)
+    _charge(c, row, -row.size)
+    left = select(models.c.id).where(models.c.project == row.project, models.c.name == row.name).limit(1)
+    shares.forget(c, row.project, SharedKind.MODELS, row.name, id, last=c.scalar(left) is None)
     return not needed(c, row.digest)
 
 

@@ -6,6 +6,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from core.domain.access.identities import ProjectState
 from core.domain.access.scopes import Scope
+from core.store import shares
 from core.store.owned import within
 from core.store.tables import (
     comparisons,
@@ -46,5 +47,6 @@ def forget_project(c: Connection, name: str) -> None:
     c.execute(delete(members).where(members.c.member_of == name))
     c.execute(delete(tokens).where(tokens.c.bound_to == name))
     c.execute(delete(quota_limits).where(quota_limits.c.limited == name))
+    shares.forget_project(c, name)
     c.execute(delete(quota_use).where(quota_use.c.charged == name))
     c.execute(update(projects).where(projects.c.name == name).values(state=ProjectState.REMOVED.value))

@@ -25,11 +25,12 @@ from sqlalchemy import (
 
 from common.errors import Conflict, IllegalTransition, UnknownSimulation
 from core.domain.access.quotas import Charge
-from core.domain.access.scopes import Caller, Scope, work_of
+from core.domain.access.scopes import Caller, ReadScope, Scope, work_of
+from core.domain.access.shared_kinds import SharedKind
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.states import ADMITTED, FINAL, UNENDED, WAITING_STATES, State, may_follow
 from core.domain.submissions.listing import search_text
-from core.store import accounts, events, quotas, scheduling_changes
+from core.store import accounts, events, quotas, scheduling_changes, shares
 from core.store.claims import Claims
 from core.store.owned import OwnedQuery, within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
@@ -229,7 +230,7 @@ def add(c: Connection, values: Mapping[str, object], stage: Mapping[str, object]
     quotas.charge(c, new.project, new.submitted_by, Charge(queued_simulations=1, tasks=tasks))
 
 
-def find(c: Connection, scope: Scope, id: str) -> SimulationRow:
+def find(c: Connection, scope: Scope | ReadScope, id: str) -> SimulationRow:
     """Return a simulation's row, or raise UnknownSimulation."""
     row = read_row(_FIND.execute(c, scope, i=id).first(), SimulationRow)
     if row is None:
@@ -237,7 +238,7 @@ def find(c: Connection, scope: Scope, id: str) -> SimulationRow:
     return row
 
 
-def found(c: Connection, scope: Scope, ids: Sequence[str]) -> dict[str, SimulationRow]:
+def found(c: Connection, scope: Scope | ReadScope, ids: Sequence[str]) -> dict[str, SimulationRow]:
     """Return the rows of those of these simulations that there are, by id."""
     rows = _FOUND.execute(c, scope, ids=list(ids))
     return {row.id: row for row in read_rows(rows, SimulationRow)}
@@ -496,6 +497,7 @@ def delete(c: Connection, scope: Scope, id: str, now: float) -> None:
     s = simulations.c
     alive = update(simulations).where(within(simulations, scope), s.id == id, s.deleted_at.is_(None))
     for project, user, stored in c.execute(alive.values(**values).returning(s.project, s.submitted_by, s.stored_bytes)):
+        shares.forget(c, project, SharedKind.SIMULATIONS, id, id, last=True)
         quotas.charge(c, project, user, Charge(stored_bytes=-stored), refuse=False)
 
 

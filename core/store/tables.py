@@ -101,6 +101,22 @@ quota_limits = Table(
     Column("amount", BigInteger, nullable=False),
 )
 
+# What projects let others read: a version of a model or a dataset, or all of a name (no version), or a simulation.
+shares = Table(
+    "shares",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # see core/domain/access/shared_kinds.py
+    Column("name", Text, nullable=False),  # of a simulation, its id
+    Column("version_id", Text, nullable=False),
+    Column("shared_with", Text, nullable=False),
+    Column("shared_by", Text, nullable=False),
+    Column("created_at", Float(53), nullable=False),
+    Index("shares_of", "owner", "kind", "name", "version_id", "shared_with", unique=True),
+    Index("shares_readers", "shared_with", "kind", "name"),
+)
+
 # What a project (of no user), and each user in it, has of what is counted.
 quota_use = Table(
     "quota_use",

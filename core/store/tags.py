@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Column, Connection, Select, TypedColumns, and_, delete, insert, select, update
 
-from core.domain.access.scopes import Scope
+from core.domain.access.scopes import ReadScope, Scope
 from core.store.owned import within
 from core.store.rows import StoredTable
 
@@ -55,7 +55,9 @@ class Tags:
         query = select(t.c.tag).where(within(t, scope), t.c.name == name)
         return list(c.scalars(query.order_by(t.c.tag).limit(limit)))
 
-    def tagged(self, scope: Scope, name: str, tag: str) -> Select[str]:
+    def tagged(self, scope: Scope | ReadScope, name: str, tag: str) -> Select[str]:
         """Return the query for the id of the version that has a tag, to be part of another query."""
+        if isinstance(scope, ReadScope):  # the other query asks what may be read
+            scope = scope.of_names
         t = self._table
         return select(t.c.version_id).where(within(t, scope), t.c.name == name, t.c.tag == tag)

@@ -1,4 +1,4 @@
-"""Ends of projects on both databases: what races with a closing is cancelled, and a deletion goes on where it stopped."""
+"""Ends of projects on both databases: what races with a closing is cancelled, a deletion goes on where it stopped."""
 
 import threading
 from collections.abc import Iterator

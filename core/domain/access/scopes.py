@@ -28,6 +28,22 @@ class Scope:
         return self.project
 
 
+@dataclass(frozen=True, slots=True)
+class ReadScope:
+    """The rows that a project may read: its own, and those that others share with it; of one ``owner``, if not empty.
+
+    Nothing is changed or created in it.
+    """
+
+    reader: str
+    owner: str = ""
+
+    @property
+    def of_names(self) -> Scope:
+        """The project whose names and tags are meant."""
+        return Scope(self.owner or self.reader)
+
+
 #: What is left to do in a project that is closed: nothing new begins.
 IN_CLOSED = frozenset({Verb.READ, Verb.CHANGE, Verb.CHANGE_OTHERS, Verb.ADMINISTER, Verb.OPERATE})
 #: What the platform does for everybody: scheduling, staging, sweeping, counting.
@@ -58,6 +74,11 @@ class Caller:
     def name(self) -> str:
         """Who it is in records, such as the submitter of a simulation: the user, or without accounts the address."""
         return self.user or self.address
+
+    @property
+    def reading(self) -> Scope | ReadScope:
+        """The scope of what it may read: the rows of its project, and what is shared with it."""
+        return ReadScope(self.scope.project) if self.scope.project else self.scope
 
     def require(self, verb: Verb) -> None:
         """Raise NotPermitted unless it may do this, ProjectRequired if no project was named in which it might."""

@@ -69,8 +69,9 @@ class Replays:
     def _check_dataset(self, caller: Caller, id: str) -> None:
         """Raise UnknownDataset if the dataset was deleted, because its scenarios are needed."""
         with self._database.read() as c:
-            dataset = dataset_of(simulations.find(c, caller.scope, id).provenance)
-            deleted = dataset.extends is not None and datasets.find(c, caller.scope, dataset.digest) is None
+            row = simulations.find(c, caller.reading, id)
+            dataset = dataset_of(row.provenance)
+            deleted = dataset.extends is not None and datasets.content(c, row.caller.scope, dataset) is None
         if deleted:
             raise UnknownDataset(f"{dataset.name}@{dataset.version} was deleted; a replay needs its scenarios.")
 
@@ -84,7 +85,7 @@ class Replays:
     ) -> tuple[ResolvedDataset, Dataset, Mapping[str, object], bytes]:
         """Return the inputs of a replay: the dataset in provenance, the dataset, the evaluator's set-up, the trace."""
         with self._database.read() as c:
-            provenance = simulations.find(c, caller.scope, id).provenance
+            provenance = simulations.find(c, caller.reading, id).provenance
         blob = self._results.artifact(caller, id, task, TRACE)
         trace = b"".join(blob.read(0, blob.size))
         resolved = dataset_of(provenance)
@@ -108,7 +109,7 @@ class Replays:
 
     def _definition(self, caller: Caller, id: str) -> Mapping[str, object]:
         with self._database.read() as c:
-            return played(dataset_of(simulations.find(c, caller.scope, id).provenance)).definition
+            return played(dataset_of(simulations.find(c, caller.reading, id).provenance)).definition
 
     def keep(self, caller: Caller, id: str, task: int, replay: Mapping[str, object]) -> None:
         """Store a replay, with the metrics that its dataset declares. Idempotent."""

@@ -101,7 +101,7 @@ class ResultSelections:
 
     def _definition(self, caller: Caller, id: str) -> Mapping[str, object]:
         with self._database.read() as c:
-            row = simulations.find(c, caller.scope, id)
+            row = simulations.find(c, caller.reading, id)
         return played(dataset_of(row.provenance)).definition
 
     def columns(self, caller: Caller, id: str) -> tuple[Mapping[str, str] | None, str]:
@@ -110,7 +110,7 @@ class ResultSelections:
         (None, "") while results can still arrive, and for results of earlier versions.
         """
         with self._database.read() as c:
-            row = simulations.find(c, caller.scope, id)
+            row = simulations.find(c, caller.reading, id)
         if State(row.state) not in FINAL or row.summary is None:
             return None, ""
         summary = decode_document(row.summary, _SummaryOfTables)

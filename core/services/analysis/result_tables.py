@@ -38,10 +38,11 @@ class SimulationTable:
     ``after``: number of the last segment that was read. ``complete``: no further result will arrive. ``declared``:
     by the dataset. ``bounds``: the declared range of metrics that have one. ``units``: the scenarios of the tasks, if
     some have several. ``never``: by metric, the value that stands for "never". ``parameters``: None until a
-    request needs them. ``size``: bytes of memory, about.
+    request needs them. ``owner``: whose dataset it plays. ``size``: bytes of memory, about.
     """
 
     stage: str
+    owner: Caller
     provenance: Provenance
     declared: DeclaredResults
     worst: Mapping[str, float | None]
@@ -96,7 +97,7 @@ class ResultTables:
         """
         table = self._opened(caller, id)
         if table.parameters is None:
-            table.parameters = self._parameters(caller, table.provenance)
+            table.parameters = self._parameters(table.owner, table.provenance)
         return table.parameters
 
     @contextmanager
@@ -116,7 +117,7 @@ class ResultTables:
     def _opened(self, caller: Caller, id: str) -> SimulationTable:
         try:
             with self._database.read() as c:
-                row = simulations.find(c, caller.scope, id)
+                row = simulations.find(c, caller.reading, id)
                 stage = store.newest_stage(c, id)
         except UnknownSimulation:
             self._forget(id)
@@ -126,7 +127,7 @@ class ResultTables:
             if table is not None and table.stage == stage:
                 self._tables.move_to_end(id)
                 return table
-        new = _new(provenance_of(row.provenance), stage)
+        new = _new(row.caller, provenance_of(row.provenance), stage)
         with self._lock:
             other = self._tables.get(id)
             if other is not None and other.stage == stage:  # another request has opened it meanwhile
@@ -134,13 +135,13 @@ class ResultTables:
             self._tables[id] = new
             return new
 
-    def _parameters(self, caller: Caller, provenance: Provenance) -> Mapping[str, Parameter]:
+    def _parameters(self, owner: Caller, provenance: Provenance) -> Mapping[str, Parameter]:
         dataset, tasks = provenance.dataset, provenance.play.tasks
         plan = TaskPlan(tasks)
         parameters: list[Parameter] = []
         if played(dataset).declared.scenarios is not None:
             positions = [plan.locate(position).index for position in range(plan.scenarios)]
-            parameters += scenario_parameters(self._specs.all(caller, dataset), positions)
+            parameters += scenario_parameters(self._specs.all(owner, dataset), positions)
         parameters += swept_parameters(tasks.get("sweep") or {}, plan.per_combination)
         return {parameter.name: parameter for parameter in parameters}
 
@@ -180,11 +181,12 @@ class ResultTables:
                     size -= self._tables.pop(other).size
 
 
-def _new(provenance: Provenance, stage: str) -> SimulationTable:
+def _new(owner: Caller, provenance: Provenance, stage: str) -> SimulationTable:
     definition = played(provenance.dataset).definition
     declared, never = declared_results(definition), never_values(definition)
     return SimulationTable(
         stage=stage,
+        owner=owner,
         provenance=provenance,
         declared=declared,
         worst=declared.worst_values,

@@ -12,15 +12,28 @@ import msgspec
 from msgspec.structs import replace
 
 from common.downloads import Download
-from common.errors import Corrupt, InUse, Invalid, NotFound, NotPlayable, NotReady, UnknownDataset, UnknownFile
+from common.errors import (
+    Corrupt,
+    InUse,
+    Invalid,
+    NotFound,
+    NotPermitted,
+    NotPlayable,
+    NotReady,
+    UnknownDataset,
+    UnknownFile,
+)
 from common.ids import new_id
 from common.near_names import name_list, near_names, suggestion
+from core.domain.access.references import local_reference, shared_name, split_reference
 from core.domain.access.roles import Verb
 from core.domain.access.scopes import Caller, Scope, work_of
+from core.domain.access.shared_kinds import SharedKind
 from core.domain.submissions.provenance import DatasetVersion, ResolvedDataset
 from core.domain.submissions.stored_documents import decode_document
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
 from core.notifications.notifier import Notifier
+from core.services.access.shared_references import find_readable, scope_of_name
 from core.services.block_checksums import BlockChecksums, verified
 from core.services.datasets import catalogue, dataset_sources
 from core.services.datasets.dataset_garbage import DatasetGarbage
@@ -153,10 +166,11 @@ class Datasets:
             return built_in_document(built_in)
         row = self._row(caller, ref)
         with self._database.read() as c:
-            tags = store.tags.of_versions(c, caller.scope, [row.id]).get(row.id, [])
-        document = version_document(row, tags)
+            tags = store.tags.of_versions(c, Scope(row.project), [row.id]).get(row.id, [])
+        named = replace(row, name=shared_name(row.project, row.name, caller.scope.project))
+        document = version_document(named, tags)
         if row.state == "ready" and row.described:
-            document = dict(self._extended(row).definition) | document
+            document = dict(self._extended(named).definition) | document
         return document
 
     def versions(
@@ -165,11 +179,17 @@ class Datasets:
         """Return a page of a dataset's versions, newest first."""
         if name in datasets():
             return [brief_document(built_in_document(dataset)) for dataset in reversed(versions()[name])], None
+        own = local_reference(name, caller.scope.project)
         with self._database.read() as c:
-            rows = store.page(c, caller.scope, name, after, limit + 1)
-            tags = store.tags.of_versions(c, caller.scope, [row.id for row in rows])
+            rows = store.page(c, caller.scope, own, after, limit + 1)
+            if not rows and not store.of_name(c, caller.scope, own):
+                scope, shared = scope_of_name(c, caller, SharedKind.DATASETS, own)
+                rows = store.page(c, scope, shared, after, limit + 1)
+            owner = Scope(rows[0].project) if rows else caller.scope
+            tags = store.tags.of_versions(c, owner, [row.id for row in rows])
         if not rows and after is None:
             raise self._unknown(caller, name)
+        rows = [replace(row, name=shared_name(row.project, row.name, caller.scope.project)) for row in rows]
         return _brief(rows[:limit], tags), rows[limit - 1].id if len(rows) > limit else None
 
     def find(self, caller: Caller, ref: str, version: str | None = None) -> Dataset:
@@ -185,7 +205,7 @@ class Datasets:
                 )
             return built_in
         row = self.ready_version(caller, f"{ref}@{version}" if version else ref)
-        return self._extended(row)
+        return self._extended(replace(row, name=shared_name(row.project, row.name, caller.scope.project)))
 
     @staticmethod
     def frozen(dataset: Dataset) -> ResolvedDataset:
@@ -209,7 +229,8 @@ class Datasets:
     def keep(c: Connection, scope: Scope, dataset: Dataset) -> None:
         """Lock a dataset against deletion until the transaction ends. Raise UnknownDataset if it was deleted."""
         registered = dataset.declared.extends is not None
-        if registered and not store.lock_version(c, scope, dataset.name, int(dataset.version)):
+        owner, name = split_reference(dataset.name)
+        if registered and not store.lock_version(c, Scope(owner) if owner else scope, name, int(dataset.version)):
             raise UnknownDataset(f"The dataset {dataset.name}@{dataset.version} was deleted a moment ago.")
 
     @staticmethod
@@ -278,6 +299,14 @@ class Datasets:
         with self._database.read() as c:
             return store.size_of(c, caller.scope, digest)
 
+    def kept_entries(self, caller: Caller, dataset: ResolvedDataset) -> Iterator[ManifestEntry]:
+        """Yield the manifest entries of the dataset that a caller's simulation plays, by path. Raise UnknownDataset."""
+        with self._database.read() as c:
+            row = store.content(c, caller.scope, dataset)
+        if row is None:
+            raise self._unknown(caller, dataset.digest)
+        return manifest_object.read(self._objects, row.manifest_key)
+
     def entries(self, caller: Caller, ref: str) -> Iterator[ManifestEntry]:
         """Yield the manifest entries of a version, by path."""
         return manifest_object.read(self._objects, self.ready_version(caller, ref).manifest_key)
@@ -333,9 +362,9 @@ class Datasets:
 
     def _row(self, caller: Caller, ref: str) -> DatasetVersionRow:
         with self._database.read() as c:
-            row = store.find(c, caller.scope, ref)
+            row = find_readable(c, caller, SharedKind.DATASETS, ref, store.find)
             if row is not None and row.same_as is not None:
-                row = store.by_id(c, caller.scope, row.same_as)
+                row = store.by_id(c, Scope(row.project), row.same_as)
         if row is None:
             raise self._unknown(caller, ref)
         return row
@@ -363,8 +392,10 @@ class Datasets:
         name, _, version = ref.partition("@")
         with self._database.read() as c:
             known = [*datasets(), *store.names(c, caller.scope)]
-            tags = store.tags.of_name(c, caller.scope, name, MOST_LISTED + 1) if version else []
-        if name in known and version:
+            present = find_readable(c, caller, SharedKind.DATASETS, name, store.find) if version else None
+            if present is not None:
+                tags = store.tags.of_name(c, Scope(present.project), present.name, MOST_LISTED + 1)
+        if present is not None:
             return UnknownDataset(unknown_version("dataset", name, version, tags))
         near = near_names(name, known)
         hint = suggestion(near, f"There are: {name_list(sorted(known))}.")
@@ -402,6 +433,7 @@ class Datasets:
         """Delete a version, or all versions of a name. Raise InUse if an unended simulation or comparison needs one."""
         if find_built_in(ref.partition("@")[0]) is not None:
             raise Invalid("A built-in dataset cannot be deleted.")
+        ref = local_reference(ref, caller.scope.project)
         bare = "@" not in ref and not ref.startswith("sha256:") and not _ID.fullmatch(ref)
 
         def write(c: Connection) -> list[DatasetVersionRow]:
@@ -425,6 +457,10 @@ class Datasets:
             return deleted
 
         if not (deleted := self._database.write(write)):
+            with self._database.read() as c:
+                shared = find_readable(c, caller, SharedKind.DATASETS, ref, store.find)
+            if shared is not None:
+                raise NotPermitted(f"{ref[:100]!r} belongs to {shared.project}, which shares it to be read.")
             raise self._unknown(caller, ref)
         for row in deleted:
             if row.digest is None:  # its registration has not ended; the job notices that it lost its claim

@@ -65,6 +65,6 @@ class ScenarioSpecs:
     def _lines(self, caller: Caller, dataset: ResolvedDataset, listed: str) -> Iterator[bytes]:
         """Return the lines of a registered dataset's scenarios; none if it was deleted."""
         with self._database.read() as c:
-            row = store.find(c, caller.scope, dataset.digest)
+            row = store.content(c, caller.scope, dataset)
         entry = manifest_object.find(self._objects, row.manifest_key, listed) if row is not None else None
         return iter(()) if entry is None else non_blank(lines(self._sources.read(entry)))

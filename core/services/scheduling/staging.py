@@ -167,7 +167,7 @@ class Staging:
         digest = dataset.digest
         if not scenario_folder.ready(self._plays, name):
             tree = self._cache.tree(
-                digest, lambda: self._datasets.entries(caller, digest), holder=holder, on_progress=say
+                digest, lambda: self._datasets.kept_entries(caller, dataset), holder=holder, on_progress=say
             )
             said = dataset.said or {}
             networks = {entry["name"]: tree / network_path(entry["name"]) for entry in said.get("maps", ())}

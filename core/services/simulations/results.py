@@ -53,7 +53,7 @@ class Results:
     def delivered(self, caller: Caller, id: str, count: int) -> bool:
         """Return whether a client with ``count`` results has all results of an ended simulation."""
         with self._database.read() as c:
-            row = simulations.find(c, caller.scope, id)
+            row = simulations.find(c, caller.reading, id)
             return State(row.state) in FINAL and simulations.counts(c, id)[1] <= count
 
     # -- result lines
@@ -162,7 +162,7 @@ class Results:
 
     def _stage(self, caller: Caller, id: str) -> str:
         with self._database.read() as c:
-            simulations.find(c, caller.scope, id)
+            simulations.find(c, caller.reading, id)
             return store.newest_stage(c, id)
 
     def segment_bytes(self, stage: str, segment: Segment) -> bytes:
@@ -189,7 +189,7 @@ class Results:
     ) -> list[dict[str, object]]:
         """Return a page of artifacts after (task, name)."""
         with self._database.read() as c:
-            simulations.find(c, caller.scope, id)
+            simulations.find(c, caller.reading, id)
             page = store.artifact_page(c, id, after, limit)
         return [
             {"task": item.task, "name": item.name, "media_type": item.media_type, "bytes": item.bytes} for item in page
@@ -201,7 +201,7 @@ class Results:
 
     def _artifact(self, caller: Caller, id: str, task: int, name: str) -> store.Artifact:
         with self._database.read() as c:
-            simulations.find(c, caller.scope, id)
+            simulations.find(c, caller.reading, id)
             artifact = store.artifact(c, id, task, name)
         if artifact is None:
             raise UnknownArtifact()
@@ -240,7 +240,7 @@ class Results:
     def logs(self, caller: Caller, id: str, *, follow: bool = False, heartbeat: float = 15.0) -> Iterator[bytes]:
         """Yield output of models and simulators, each line prefixed with its process's name; b"" is a heartbeat."""
         with self._database.read() as c:
-            simulations.find(c, caller.scope, id)
+            simulations.find(c, caller.reading, id)
         return self._logs(caller, id, follow, heartbeat)
 
     def _logs(self, caller: Caller, id: str, follow: bool, heartbeat: float) -> Iterator[bytes]:
@@ -250,7 +250,7 @@ class Results:
                 version = self._changes.version(id)
                 with self._database.read() as c:
                     try:
-                        final = State(simulations.find(c, caller.scope, id).state) in FINAL
+                        final = State(simulations.find(c, caller.reading, id).state) in FINAL
                     except NotFound:
                         return
                     page = store.log_pieces(c, id, after)
@@ -274,7 +274,7 @@ class Results:
         Its length and ETag are known in advance, and any range can be requested.
         """
         with self._database.read() as c:
-            row = simulations.find(c, caller.scope, id)
+            row = simulations.find(c, caller.reading, id)
         if State(row.state) not in FINAL or row.summary is None:
             raise NotFinished("The archive is available once the simulation has ended.")
         summary = load_document(row.summary)

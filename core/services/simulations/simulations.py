@@ -173,7 +173,7 @@ class Simulations:
     def get(self, caller: Caller, id: str) -> Simulation:
         """Return a simulation with its progress."""
         with self._database.read() as c:
-            [simulation] = self._simulations(c, [store.find(c, caller.scope, id)])
+            [simulation] = self._simulations(c, [store.find(c, caller.reading, id)])
             return simulation
 
     def several(self, caller: Caller, ids: Sequence[str]) -> dict[str, Simulation]:
@@ -210,7 +210,7 @@ class Simulations:
     def summary(self, caller: Caller, id: str) -> dict[str, object]:
         """Return the summary. Raise NotFinished until the simulation has ended."""
         with self._database.read() as c:
-            row = store.find(c, caller.scope, id)
+            row = store.find(c, caller.reading, id)
         if row.summary is None:
             raise NotFinished()
         return load_document(row.summary)

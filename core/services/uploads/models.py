@@ -15,6 +15,7 @@ from common.errors import (
     InUse,
     Invalid,
     NotFound,
+    NotPermitted,
     ShippedModel,
     StoreUnavailable,
     TooLarge,
@@ -24,11 +25,14 @@ from common.errors import (
 from common.file_reading import refuse_unreadable
 from common.ids import new_id
 from common.near_names import near_names, suggestion
+from core.domain.access.references import local_reference, shared_name, split_reference
 from core.domain.access.roles import Verb
 from core.domain.access.scopes import Caller, Scope
+from core.domain.access.shared_kinds import SharedKind
 from core.domain.submissions.records import Model
 from core.domain.submissions.stored_documents import load_document
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
+from core.services.access.shared_references import find_readable
 from core.services.block_checksums import BlockChecksums, verified
 from core.services.orphan_search import OrphanSearch
 from core.services.uploads import shipped_models
@@ -118,6 +122,7 @@ class Models:
         """Register a model; its format is detected from its bytes unless named. A refused model leaves nothing."""
         caller.require(Verb.UPLOAD)  # also of a model that comes with a submission
         name, filename, runtime = properties.get("name"), properties.get("filename"), properties.get("runtime")
+        name = name and local_reference(name, caller.scope.project)
         digest, source = properties.get("digest"), properties.get("source")
         tags = check_tags(properties.get("tags", ()))
         if name is not None and not _NAME.fullmatch(name):
@@ -190,7 +195,7 @@ class Models:
                 _check_holder(c, caller, version.name, tag)
                 caller.require_change(version.made_by)
                 store.tags.put(c, caller.scope, version.name, tag, version.id)
-            return _record(version, store.tags.of_versions(c, caller.scope, [version.id]))
+            return _record(version, store.tags.of_versions(c, caller.scope, [version.id]), caller)
 
         return self._database.write(write)
 
@@ -199,14 +204,17 @@ class Models:
 
         ``name@digest`` (`pinned`) is the content of the digest, under this name if it has that here.
         """
-        with self._database.read() as c:
-            row = store.find(c, caller.scope, ref)
-            tags = store.tags.of_versions(c, caller.scope, [row.id]) if row is not None else {}
-        if row is not None and "@sha256:" not in ref:
-            return _record(row, tags)
         shipped = shipped_models.find(ref)
+        with self._database.read() as c:
+            if shipped is None:
+                row = find_readable(c, caller, SharedKind.MODELS, ref, store.find)
+            else:
+                row = store.find(c, caller.scope, ref)
+            tags = store.tags.of_versions(c, Scope(row.project), [row.id]) if row is not None else {}
+        if row is not None and "@sha256:" not in ref:
+            return _record(row, tags, caller)
         if row is not None and (shipped is None or ref != pinned(shipped.name, shipped.digest)):
-            return _record(row, tags)
+            return _record(row, tags, caller)
         if shipped is not None:
             return self._ship(shipped)
         raise self._unknown(caller, ref)
@@ -223,9 +231,10 @@ class Models:
 
     def _unknown_version(self, caller: Caller, name: str, version: str) -> UnknownModel:
         with self._database.read() as c:
-            tags = store.tags.of_name(c, caller.scope, name, MOST_LISTED + 1)
-            present = store.find(c, caller.scope, name) is not None
-        if present:
+            present = find_readable(c, caller, SharedKind.MODELS, name, store.find)
+            if present is not None:
+                tags = store.tags.of_name(c, Scope(present.project), present.name, MOST_LISTED + 1)
+        if present is not None:
             return UnknownModel(unknown_version("model", name, version, tags))
         if name in shipped_models.shipped():
             return UnknownModel(f"The model {name} has no version {version[:80]!r}: {_SHIPPED}.")
@@ -276,7 +285,7 @@ class Models:
             with self._database.read() as c:
                 rows = store.page(c, caller.scope, name=name, format=format, after=after, limit=limit + 1)
                 tags = store.tags.of_versions(c, caller.scope, [row.id for row in rows])
-            models += [_record(row, tags) for row in rows]
+            models += [_record(row, tags, caller) for row in rows]
         if baseline is not False and len(models) <= limit:
             start = after if in_shipped else None
             models += shipped_models.page(name=name, format=format, after=start, limit=limit + 1 - len(models))
@@ -319,8 +328,11 @@ class Models:
     def delete(self, caller: Caller, ref: str) -> None:
         """Delete a registered model. Raise InUse if a simulation or a comparison that has not ended uses it."""
         with self._database.read() as c:
-            row = store.find(c, caller.scope, ref)
+            row = store.find(c, caller.scope, local_reference(ref, caller.scope.project))
+            shared = None if row is not None else find_readable(c, caller, SharedKind.MODELS, ref, store.find)
         if row is None:
+            if shared is not None:
+                raise NotPermitted(f"{ref[:100]!r} belongs to {shared.project}, which shares it to be read.")
             if shipped_models.find(ref) is not None:
                 raise ShippedModel(f"The model {ref[:100]!r} ships with the platform; it cannot be deleted.")
             raise self._unknown(caller, ref)
@@ -342,7 +354,8 @@ class Models:
     @staticmethod
     def keep(c: Connection, scope: Scope, model: Model) -> None:
         """Lock a model against deletion until the transaction ends. Raise UnknownModel if it was deleted."""
-        if not model.baseline and not store.hold(c, scope, model.digest):
+        owner, _ = split_reference(model.name)
+        if not model.baseline and not store.hold(c, Scope(owner) if owner else scope, model.digest):
             raise UnknownModel(f"The model {model.name} was deleted a moment ago.")
 
     def sweep(self) -> int:
@@ -477,11 +490,11 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _record(row: store.ModelRow, tags: Mapping[str, Sequence[str]]) -> Model:
-    """Return the record of a row; ``tags``: of several rows, by id."""
+def _record(row: store.ModelRow, tags: Mapping[str, Sequence[str]], caller: Caller) -> Model:
+    """Return the record of a row, with the name that it has for the caller; ``tags``: of several rows, by id."""
     return Model(
         id=row.id,
-        name=row.name,
+        name=shared_name(row.project, row.name, caller.scope.project),
         version=row.version,
         digest=row.digest,
         format=row.format,

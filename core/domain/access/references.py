@@ -1,0 +1,17 @@
+"""References to what another project shares: ``team-a/brake@gold`` is the version gold of what team-a calls brake."""
+
+
+def split_reference(ref: str) -> tuple[str, str]:
+    """Return the project that a reference names, or an empty text, and the rest of it."""
+    project, _, rest = ref.rpartition("/")
+    return project, rest
+
+
+def local_reference(ref: str, project: str | None) -> str:
+    """Return a reference as it is within a project: without the name of that project, if it begins with it."""
+    return ref.removeprefix(f"{project}/") if project else ref
+
+
+def shared_name(owner: str, name: str, reader: str | None) -> str:
+    """Return the name of what an owner has for a reader: its own for the owner, and for those who read everything."""
+    return name if reader in (None, "", owner) else f"{owner}/{name}"
