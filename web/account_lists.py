@@ -40,6 +40,35 @@ class ShownTokens(msgspec.Struct, frozen=True):
     items: list[ShownToken]
 
 
+class ShownShare(msgspec.Struct, frozen=True):
+    """A share: a model, a dataset or a simulation that another project may read."""
+
+    owner: str
+    shared_with: str
+    kind: str
+    name: str
+    version: str | None
+    reference: str
+    created_at: str
+
+    @property
+    def thing(self) -> str:
+        """Its name for the API, in the project that has it."""
+        return f"{self.kind}/{self.version or self.name}"
+
+    @property
+    def page(self) -> str:
+        """Path of its page, for who reads it there."""
+        folder = {"datasets": "data"}.get(self.kind, self.kind)
+        return f"/{folder}/{self.reference}"
+
+
+class ShownShares(msgspec.Struct, frozen=True):
+    """Shares."""
+
+    items: list[ShownShare]
+
+
 class ShownName(msgspec.Struct, frozen=True):
     """A project, or a user."""
 

@@ -45,6 +45,11 @@ def path_of(*segments: str) -> str:
     return "/v1/" + "/".join(segment.replace(".", "%2E") if segment in {".", ".."} else segment for segment in escaped)
 
 
+def path_of_reference(kind: str, reference: str, *rest: str) -> str:
+    """Return the path of a model or a dataset, which may be another project's: ``team-a/brake``."""
+    return path_of(kind, *reference.split("/", 1), *rest)
+
+
 class ApiClient:
     """The API, as a browser sees it whose request has the given WSGI environment.
 

@@ -18,6 +18,7 @@ from web.acting_project import in_own_address
 from web.api_client import Refused
 from web.chart_scale import scale_of
 from web.declared_metrics import score_of
+from web.references import PageReferenceConverter
 from web.states import STATES
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ IMMUTABLE = "public, max-age=31536000, immutable"
 def create(wsgi_api: "WSGIApplication") -> Flask:
     """Return the application of the page; ``wsgi_api``: the public API with its request guard."""
     app = Flask("web", static_folder=str(STATIC), static_url_path="/static", template_folder="templates")
+    app.url_map.converters["reference"] = PageReferenceConverter
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.filters.update(formatting.FILTERS)
     app.jinja_env.globals.update(

@@ -43,6 +43,19 @@ class ProjectMember(Record, frozen=True, kw_only=True):
     since: datetime | None = None
 
 
+class ProjectShare(Record, frozen=True, kw_only=True):
+    """A model, a dataset or a simulation that another project may read. ``reference``: how it is named there."""
+
+    owner: str
+    shared_with: str
+    kind: str
+    name: str
+    reference: str
+    version: str | None = None
+    shared_by: str = ""
+    created_at: datetime | None = None
+
+
 class AccessToken(Record, frozen=True, kw_only=True):
     """A token, or the session of a browser. ``token``: its text, shown once, when it is made.
 

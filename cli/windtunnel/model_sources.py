@@ -14,13 +14,17 @@ from windtunnel.folder_files import folder_files
 
 #: References that the platform itself reads: `s3://bucket/key`, `models:/name/1` of MLflow, an address.
 _REFERENCE = re.compile(r"(s3|gs|https?|models|runs|mlflow)(\+\w+)?:/", re.IGNORECASE)
+_PROJECT = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 #: The time of every entry of an archive, so that equal folders have equal digests: the earliest that zip can hold.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """A model that the platform has: a name, ``name@version``, ``name@tag``, an id or a digest."""
+    """A model that the platform has: a name, ``name@version``, ``name@tag``, an id or a digest.
+
+    The model of another project has its name before its own: ``team-a/brake``.
+    """
 
     name: str
 
@@ -54,9 +58,11 @@ def source_of(model: str | os.PathLike[str]) -> Source:
         return LocalModel(path)
     if _REFERENCE.match(text):
         return ReferencedModel(text)
-    if not isinstance(model, str) or "/" in text or text.startswith((".", "~")):
+    folder, slash, _ = text.rpartition("/")
+    is_shared = bool(slash) and _PROJECT.fullmatch(folder) is not None and not os.path.exists(folder)
+    if not isinstance(model, str) or (slash and not is_shared) or text.startswith((".", "~")):
         raise WindtunnelError(f"There is no file {text}.")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}", text):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}", text.rpartition("/")[2]):
         raise WindtunnelError(f"{text!r} is neither a file nor the name of a model.")
     return StoredModel(text)
 

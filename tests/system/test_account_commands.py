@@ -337,6 +337,28 @@ def test_an_invitation_is_used_once_and_is_not_taken_for_a_token(
     assert "You are fay." in other.does(f"login {platform.url}", stdin=text)
 
 
+def test_a_model_of_another_project_is_run_by_its_shared_name(
+    operator: Person, maintainer: Person, new_person: NewPerson, tmp_path: Path
+) -> None:
+    operator.does("projects create green")
+    reader = new_person("rita", green="submitter")
+    model = maintainer.folder / "glide.py"
+    model.write_text("class Model:\n    def act(self, observation):\n        return [0.0] * 4\n")
+    maintainer.does("models upload glide.py --name glide")
+    assert "no model" in reader.fails("models get red/glide").lower()
+    assert "green may read models/glide" in maintainer.does("shares add models/glide green")
+    assert "red/glide" in reader.does("shares list")
+    assert json.loads(reader.does("models get red/glide -o json"))["name"] == "red/glide"
+    reader.does("run red/glide noop --scenarios 0-1")
+    assert "red/glide" in reader.does("simulations list")
+    assert "There is no file" in reader.fails("run ./red/glide noop")
+    (reader.folder / "red").mkdir()
+    assert "There is no file" in reader.fails("run red/glide noop")
+    (reader.folder / "red").rmdir()
+    maintainer.does("shares remove models/glide green")
+    assert "no model" in reader.fails("models get red/glide").lower()
+
+
 def test_a_wrong_address_or_token_is_stored_nowhere(platform: PlatformProcess, tmp_path: Path) -> None:
     person = Person(tmp_path / "person")
     asked: list[str | None] = []

@@ -210,3 +210,30 @@ def test_pages_of_accounts_are_accessible_and_fit_in_both_modes_and_widths(team:
             found += [f"{path} {width}: {violation}" for violation in accessibility_violations(page)]
             found += [f"{path} {width}: scrolls sideways"] * scrolls_sideways(page)
     assert found == []
+
+
+def test_a_maintainer_shares_a_model_its_readers_find_it_and_the_share_ends(
+    team: Team, page: Page, page_errors: Errors
+) -> None:
+    page_errors.expect("404")
+    model = {"data": b"class Model:\n    pass\n", "content_type": "text/x-python"}
+    assert team.ask("ada", "PUT", "/v1/models/brake", "red", **model).status_code == 201
+    team.sign_in(page, "ada", "/operations/project?project=red")
+    shared = card(page, "Shared")
+    shared.get_by_label("What").fill("models/nothing")
+    shared.get_by_label("Project").fill("blue")
+    shared.get_by_role("button", name="Share", exact=True).click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    shared.get_by_label("What").fill("models/brake")
+    shared.get_by_role("button", name="Share", exact=True).click()
+    expect(row(page, "blue")).to_contain_text("brake")
+    assert accessibility_violations(page) == [] and not scrolls_sideways(page)
+    assert team.ask("operator", "GET", "/v1/models/red/brake", "blue").status_code == 200
+    other = page.context.browser.new_context().new_page()  # type: ignore[union-attr]
+    team.sign_in(other, "operator", "/models/red/brake?project=blue")
+    expect(other.get_by_role("heading", level=1)).to_contain_text("red/brake")
+    assert other.get_by_text("Delete …").count() == 0 and other.locator("form[action$=tags]").count() == 0
+    other.context.close()
+    confirm(row(page, "blue"), "End")
+    expect(shared).to_contain_text("Nothing is shared")
+    assert team.ask("operator", "GET", "/v1/models/red/brake", "blue").status_code == 404

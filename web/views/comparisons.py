@@ -13,7 +13,7 @@ from flask import Response as FlaskResponse
 from werkzeug.wrappers import Response
 
 from web import comparison_report, snippets
-from web.api_client import Refused, api, path_of
+from web.api_client import Refused, api, path_of, path_of_reference
 from web.comparison_request import MODELS, comparison_request
 from web.declared_metrics import metrics_of
 from web.field_problems import field_problems
@@ -114,7 +114,7 @@ def form(fields: Fields, problem: Mapping[str, Any] | None = None) -> str:
 def judged_metrics(fields: Fields) -> Mapping[str, Mapping[str, Any]]:
     """Return the metrics with a better direction of the dataset that is chosen."""
     name = next(iter(fields.get("dataset", ())), "")
-    dataset = api().find(path_of("datasets", name), missing=(404, 422)) if name else None
+    dataset = api().find(path_of_reference("datasets", name), missing=(404, 422)) if name else None
     return {name: metric for name, metric in metrics_of(dataset or {}).items() if metric.get("better")}
 
 

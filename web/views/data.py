@@ -10,7 +10,7 @@ from typing import Any
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from web.api_client import Refused, api, path_of
+from web.api_client import Refused, api, path_of_reference
 from web.run_list import run_counts, run_page
 from web.version_tags import remove_tag, set_tag
 from web.views.comparison import DECISIONS
@@ -42,10 +42,10 @@ def index() -> str:
     return render_template("data/list.html", datasets=page["items"], following=page["next"])
 
 
-@blueprint.get("/<name>")
+@blueprint.get("/<reference:name>")
 def show(name: str) -> str | Response:
     """Show a version of a dataset: `name`, `name@version`, `name@tag`, or the id of a registration."""
-    dataset = api().get(path_of("datasets", name))
+    dataset = api().get(path_of_reference("datasets", name))
     if dataset["state"] != "ready":
         return registration(dataset)
     if "@" not in name and name != dataset["name"]:  # an id, whose registration has just become a version, or a digest
@@ -59,7 +59,7 @@ def show(name: str) -> str | Response:
         "data/dataset.html",
         dataset=dataset,
         reference=f"{dataset['name']}@{dataset['version']}",
-        versions=api().get(path_of("datasets", dataset["name"], "versions"), limit=50)["items"],
+        versions=api().get(path_of_reference("datasets", dataset["name"], "versions"), limit=50)["items"],
         scenarios=scenarios(name, request.args.get("from", 0, type=int)),
         files=files(name) if dataset["registered"] else None,
         runs=newest.items,
@@ -76,30 +76,30 @@ def registration(dataset: Mapping[str, Any]) -> str:
     return render_template(f"data/registration{part}.html", dataset=dataset)
 
 
-@blueprint.post("/<name>/tags")
+@blueprint.post("/<reference:name>/tags")
 def tag(name: str) -> Response:
     """Set or move a tag to a version: `name@version`."""
-    dataset = api().get(path_of("datasets", name))
+    dataset = api().get(path_of_reference("datasets", name))
     set_tag("datasets", dataset["name"], dataset["version"])
     return redirect(url_for("data.show", name=f"{dataset['name']}@{dataset['version']}"), 303)
 
 
-@blueprint.post("/<name>/tags/remove")
+@blueprint.post("/<reference:name>/tags/remove")
 def untag(name: str) -> Response:
     """Remove a tag of a version."""
-    dataset = api().get(path_of("datasets", name))
+    dataset = api().get(path_of_reference("datasets", name))
     remove_tag("datasets", dataset["name"])
     return redirect(url_for("data.show", name=f"{dataset['name']}@{dataset['version']}"), 303)
 
 
-@blueprint.post("/<name>/delete")
+@blueprint.post("/<reference:name>/delete")
 def delete(name: str) -> Response:
     """Delete a version, or with a name alone all of them."""
-    api().delete(path_of("datasets", name))
+    api().delete(path_of_reference("datasets", name))
     return redirect(url_for("data.index"), 303)
 
 
-@blueprint.get("/<name>/leaderboard")
+@blueprint.get("/<reference:name>/leaderboard")
 def show_leaderboard(name: str) -> str | Response:
     """Return the leaderboard as a part of a version's page, which does not wait for it; without scripts, the page."""
     if not request.headers.get("HX-Request"):
@@ -109,13 +109,15 @@ def show_leaderboard(name: str) -> str | Response:
 
 def leaderboard(name: str) -> Mapping[str, Any] | None:
     """Return the best simulation of each model on a version; None if its score has no direction."""
-    ranked: Mapping[str, Any] | None = api().find(path_of("datasets", name, "leaderboard"), UNANSWERED, limit=20)
+    ranked: Mapping[str, Any] | None = api().find(
+        path_of_reference("datasets", name, "leaderboard"), UNANSWERED, limit=20
+    )
     return ranked
 
 
 def scenarios(name: str, start: int) -> Mapping[str, Any] | None:
     """Return a page of scenarios with the columns of their table; None for a dataset without a list of them."""
-    page = api().find(path_of("datasets", name, "scenarios"), UNANSWERED, after=start, limit=SCENARIOS)
+    page = api().find(path_of_reference("datasets", name, "scenarios"), UNANSWERED, after=start, limit=SCENARIOS)
     if page is None:
         return None
     columns = list(dict.fromkeys(key for item in page["items"] for key in item))
@@ -128,13 +130,17 @@ def scenarios(name: str, start: int) -> Mapping[str, Any] | None:
     }
 
 
-@blueprint.get("/<name>/scenarios/<int:index>")
+@blueprint.get("/<reference:name>/scenarios/<int:index>")
 def show_scenario(name: str, index: int) -> str:
     """Show a scenario on its map, or only the map to a page that has the list already."""
-    items = api().get(path_of("datasets", name, "scenarios"), after=index, limit=1)["items"]
+    items = api().get(path_of_reference("datasets", name, "scenarios"), after=index, limit=1)["items"]
     if not items or "street" not in items[0]:
         abort(404)
-    shown = {"name": name, "scenario": items[0], "address": path_of("datasets", name, "scenarios", str(index), "map")}
+    shown = {
+        "name": name,
+        "scenario": items[0],
+        "address": path_of_reference("datasets", name, "scenarios", str(index), "map"),
+    }
     part = request.headers.get("HX-Target") == "scenario-map"
     return render_template("data/map.html" if part else "data/scenario.html", **shown)
 
@@ -142,15 +148,15 @@ def show_scenario(name: str, index: int) -> str:
 def files(name: str) -> Mapping[str, Any]:
     """Return a page of a version's files, after the path that the query names."""
     page: Mapping[str, Any] = api().get(
-        path_of("datasets", name, "files"), limit=FILES, after=request.args.get("after_file", "")
+        path_of_reference("datasets", name, "files"), limit=FILES, after=request.args.get("after_file", "")
     )
     return page
 
 
-@blueprint.get("/<name>/files/<path:path>")
+@blueprint.get("/<reference:name>/files/<path:path>")
 def show_file(name: str, path: str) -> str:
     """Show the beginning of a file: a picture, a table, or text."""
-    address = path_of("datasets", name, "files", *path.split("/"))
+    address = path_of_reference("datasets", name, "files", *path.split("/"))
     suffix = path.rpartition(".")[2].lower()
     preview: dict[str, Any] = {"kind": "picture"}
     if suffix not in PICTURES:
@@ -200,11 +206,11 @@ def ndjson(lines: Sequence[str], *, whole: bool) -> dict[str, Any]:
     return {"kind": "table", "columns": columns, "rows": rows, "whole": whole}
 
 
-@blueprint.get("/<name>/diff")
+@blueprint.get("/<reference:name>/diff")
 def show_difference(name: str) -> str:
     """Show what changed between two versions."""
     old, new = request.args.get("from", ""), request.args.get("to", "latest")
-    answer = api().send("GET", path_of("datasets", name, "diff"), parameters={"from": old, "to": new})
+    answer = api().send("GET", path_of_reference("datasets", name, "diff"), parameters={"from": old, "to": new})
     changes = [json.loads(line) for line in answer.text.splitlines()[:CHANGES]]
     total = answer.text.count("\n")
     return render_template("data/diff.html", name=name, old=old, new=new, changes=changes, total=total)

@@ -6,7 +6,7 @@ from typing import Any
 from flask import Blueprint, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from web.api_client import api, path_of
+from web.api_client import api, path_of_reference
 from web.run_list import run_counts, run_page
 from web.version_tags import remove_tag, set_tag
 from web.views.comparison import DECISIONS
@@ -24,10 +24,10 @@ def index() -> str:
     return render_template("models/list.html", models=page["items"], following=page["next"])
 
 
-@blueprint.get("/models/<name>")
+@blueprint.get("/models/<reference:name>")
 def show(name: str) -> str:
     """Show a model and its simulations: `name`, `name@version` or `name@tag`."""
-    model = api().get(path_of("models", name))
+    model = api().get(path_of_reference("models", name))
     used = {"model_digest": model["digest"]}
     newest = run_page(used, limit=NEWEST)
     return render_template(
@@ -39,26 +39,26 @@ def show(name: str) -> str:
     )
 
 
-@blueprint.post("/models/<name>/tags")
+@blueprint.post("/models/<reference:name>/tags")
 def tag(name: str) -> Response:
     """Set or move a tag to a version: `name@version`."""
-    model = api().get(path_of("models", name))
+    model = api().get(path_of_reference("models", name))
     set_tag("models", model["name"], str(model["version"]))
     return redirect(address_of(model), 303)
 
 
-@blueprint.post("/models/<name>/tags/remove")
+@blueprint.post("/models/<reference:name>/tags/remove")
 def untag(name: str) -> Response:
     """Remove a tag of a version."""
-    model = api().get(path_of("models", name))
+    model = api().get(path_of_reference("models", name))
     remove_tag("models", model["name"])
     return redirect(address_of(model), 303)
 
 
-@blueprint.post("/models/<name>/delete")
+@blueprint.post("/models/<reference:name>/delete")
 def delete(name: str) -> Response:
     """Delete a version."""
-    api().delete(path_of("models", name))
+    api().delete(path_of_reference("models", name))
     return redirect(url_for("models.index"), 303)
 
 

@@ -7,13 +7,16 @@ from http import HTTPStatus
 import msgspec
 from flask import Blueprint, render_template, request
 
-from web.account_lists import ShownMembers, ShownTokens
+from web.account_lists import ShownMembers, ShownShares, ShownTokens
 from web.acting_project import signed_in
-from web.api_client import Refused, api, path_of
+from web.api_client import Refused, api, path_of, path_of_reference
 from web.refusals import FormAnswer, answer_form, refusal_of
 from web.token_request import ROLES, VERBS, account_fields, token_request
 
 blueprint = Blueprint("project", __name__, url_prefix="/operations/project")
+
+#: Most shares on the page, the newest; `windtunnel shares list` has all.
+SHARES = 100
 
 
 @blueprint.get("")
@@ -65,6 +68,23 @@ def revoke() -> FormAnswer:
     )
 
 
+@blueprint.post("/shares")
+def share() -> FormAnswer:
+    """Let another project read a model, a dataset or a simulation."""
+    return answer_form(lambda: api().put(_share_path(), {}), partial(page, "share"), "project.show")
+
+
+@blueprint.post("/shares/end")
+def unshare() -> FormAnswer:
+    """End a share."""
+    return answer_form(lambda: api().delete(_share_path()), partial(page, "shares"), "project.show")
+
+
+def _share_path() -> str:
+    kind, _, reference = account_fields().thing.partition("/")
+    return path_of_reference(kind, reference, "shares", account_fields().reader)
+
+
 def path_here(*segments: str) -> str:
     """Return a path of the API below the project of the page."""
     return path_of("projects", signed_in().project or "", *segments)
@@ -81,6 +101,7 @@ def page(form: str = "", problem: Mapping[str, object] | None = None, made: Mapp
         people=[member for member in members if not member.service],
         services=[member for member in members if member.service],
         tokens=msgspec.convert(api().get(path_here("tokens")), ShownTokens).items,
+        shares=msgspec.convert(api().get("/v1/shares", limit=SHARES), ShownShares).items,
         roles=ROLES,
         own_roles=ROLES[: own + 1],
         verbs={verb: words for verb, words in VERBS.items() if known.may(verb)},

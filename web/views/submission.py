@@ -9,7 +9,7 @@ from flask import Blueprint, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from web import snippets
-from web.api_client import Refused, api, path_of
+from web.api_client import Refused, api, path_of, path_of_reference
 from web.field_problems import field_problems
 from web.form_fields import Fields, UnreadableField, key_of, text_of
 from web.offered_names import dataset_names, model_names, runtime_names
@@ -111,7 +111,9 @@ def form(fields: Fields, problem: Mapping[str, Any] | None = None) -> str:
 def dataset_of(fields: Fields) -> Mapping[str, Any] | None:
     """Return the description of the dataset that is chosen, if there is one of this name."""
     name = text_of(fields, "dataset")
-    found: Mapping[str, Any] | None = api().find(path_of("datasets", name), missing=(404, 410, 422)) if name else None
+    found: Mapping[str, Any] | None = (
+        api().find(path_of_reference("datasets", name), missing=(404, 410, 422)) if name else None
+    )
     return found
 
 

@@ -12,6 +12,7 @@ from windtunnel._async.looks import AsyncLooks
 from windtunnel._async.models import AsyncModels
 from windtunnel._async.pipelines import AsyncPipelines
 from windtunnel._async.quotas import AsyncQuotas
+from windtunnel._async.shares import AsyncShares
 from windtunnel._async.simulations import AsyncSimulations
 from windtunnel._async.transport import AsyncTransport, path
 from windtunnel._async.uploads import AsyncUploads, Progress
@@ -64,6 +65,7 @@ class AsyncClient:
         self.services = AsyncServices(self._transport)
         self.tokens = AsyncTokens(self._transport)
         self.quotas = AsyncQuotas(self._transport)
+        self.shares = AsyncShares(self._transport)
 
     def __repr__(self) -> str:
         return f"Client({self.server.url!r})"

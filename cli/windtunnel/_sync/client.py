@@ -13,6 +13,7 @@ from windtunnel._sync.looks import Looks
 from windtunnel._sync.models import Models
 from windtunnel._sync.pipelines import Pipelines
 from windtunnel._sync.quotas import SyncQuotas
+from windtunnel._sync.shares import SyncShares
 from windtunnel._sync.simulations import Simulations
 from windtunnel._sync.transport import Transport, path
 from windtunnel._sync.uploads import Progress, Uploads
@@ -65,6 +66,7 @@ class Client:
         self.services = Services(self._transport)
         self.tokens = Tokens(self._transport)
         self.quotas = SyncQuotas(self._transport)
+        self.shares = SyncShares(self._transport)
 
     def __repr__(self) -> str:
         return f"Client({self.server.url!r})"

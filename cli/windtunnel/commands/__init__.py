@@ -37,6 +37,7 @@ COMMANDS = {
     "members": "List, set and remove the members of a project.",
     "services": "Create service accounts of a project.",
     "tokens": "List, create and revoke tokens.",
+    "shares": "List, add and remove what projects let each other read.",
     "quotas": "Show and set limits of a project, of a user in it, or of every project.",
     "context": "Name platforms, and choose the one to talk to.",
     "completion": "Print the completion script of a shell.",
