@@ -5,7 +5,7 @@ from typing import Any
 
 from flask import Flask
 
-from api import compat, converters, docs, stream_slots
+from api import compat, converters, docs, request_audit, stream_slots
 from api.blueprint import Api, check_verbs
 from api.body import SpooledRequest
 from api.context import EXTENSION, Context
@@ -15,6 +15,7 @@ from api.tus import Tus
 from api.v1 import (
     accounts,
     artifacts,
+    audit,
     bulk,
     comparisons,
     connections,
@@ -69,6 +70,7 @@ BLUEPRINTS = (
     shares,
     accounts,
     quotas,
+    audit,
 )
 
 
@@ -114,5 +116,13 @@ def create(context: Context) -> Flask:
     app.register_blueprint(compat.blueprint)
     app.register_blueprint(docs.pages(describe, registry))
     check_verbs(app)
-    app.wsgi_app = Tus(RequestGuard(app.wsgi_app, names=context.names, identification=context.identification))  # type: ignore[method-assign]
+    if context.access is not None:
+        request_audit.register(app, context.access.audit)
+    guard = RequestGuard(
+        app.wsgi_app,
+        names=context.names,
+        identification=context.identification,
+        observe=request_audit.refusal_observer(context),
+    )
+    app.wsgi_app = Tus(guard)  # type: ignore[method-assign]
     return app

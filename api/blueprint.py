@@ -230,6 +230,7 @@ class Blueprint(flask_smorest.Blueprint):  # type: ignore[misc]  # flask-smorest
                     empty_response(success.status) if value is None else json_response(serialize(value), success.status)
                 )
 
+            respond.media = frozenset(success.media or ())  # type: ignore[attr-defined]
             named = problems.named_by_path(method, signature(view).parameters)
             document = {"operationId": view.__name__, **operation}
             document["responses"] = responses | problem_documents(error_classes, named=named)

@@ -38,7 +38,7 @@ def url_decoded(raw: bytes) -> bytes:
 @blueprint.post("/1.0/simulation/tests")
 @blueprint.post("/1.0/simluation/tests")
 @needs(Verb.SUBMIT)
-def tests() -> Response:
+def create_simulation_by_1_0() -> Response:
     """Submit a simulation."""
     if request.mimetype == "multipart/form-data":
         raise UnsupportedMedia("Send JSON to this address. Send a form that contains the model to /v1/simulations.")

@@ -125,6 +125,12 @@ def identity() -> UserIdentity:
     return identity_of(request.environ)
 
 
+def client_address() -> str:
+    """Return where this request came from."""
+    forwarded = ",".join(request.headers.getlist("X-Forwarded-For"))
+    return address_of(request.environ.get("REMOTE_ADDR", ""), forwarded, context().proxies)
+
+
 def caller() -> Caller:
     """Return on whose behalf this request acts: in the project of its address, or that it names, or in its only one.
 
@@ -135,9 +141,7 @@ def caller() -> Caller:
         if addressed is not None and named not in (None, addressed):
             raise BadRequest("The request names two projects: that of its address, and another one.")
         named = addressed or named
-        forwarded = ",".join(request.headers.getlist("X-Forwarded-For"))
-        address = address_of(request.environ.get("REMOTE_ADDR", ""), forwarded, context().proxies)
-        closed = False
+        address, closed = client_address(), False
         acting = identity().act_in(named, address)
         if named is not None and named not in identity().projects:  # an operator's
             if (state := context().identification.project_state(named)) is None:

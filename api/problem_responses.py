@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from flask import Flask, Response, request
+from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
 from werkzeug.exceptions import NotFound as NoRoute
 
@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 
 def problem_response(error: PlatformError, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response for an error, and log errors of the platform itself (5xx except 503)."""
+    g.problem = error.slug  # for the audit log
     status, body, problem_headers = encode(error, named=named_by_path(request.method, request.view_args or ()))
     if status == HTTPStatus.INSUFFICIENT_STORAGE:
         logger.warning("%s %s: %s", request.method, request.path, error.detail)

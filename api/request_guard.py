@@ -53,6 +53,8 @@ def host_of(authority: str) -> str:
 
 #: Paths of a web page whose own code asks for the token; `web/paths.py` has those of this platform's page.
 IsPage = Callable[[str], bool]
+#: Is told which requests are refused, and why.
+Observer = Callable[["WSGIEnvironment", PlatformError], None]
 
 
 def check_head(
@@ -238,8 +240,10 @@ class RequestGuard:
         names: Iterable[str] = (),
         identification: Identification | None = None,
         is_page: IsPage = lambda path: False,
+        observe: Observer = lambda environ, error: None,
     ) -> None:
         self._app = app
+        self._observe = observe
         self._check = head_check(names, identification or OneToken(""), is_page)
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
@@ -249,6 +253,7 @@ class RequestGuard:
             return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
 
         if error := self._check(environ):
+            self._observe(environ, error)
             status, body, headers = encode(error)
             guarded(f"{status} {HTTPStatus(status).phrase}", list(headers.items()))
             return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]

@@ -131,6 +131,8 @@ class Settings:
     disk_floor: int = 0
     #: Seconds that an unfinished upload is kept after its last byte, and an unused finished upload after its end.
     upload_ttl: timedelta = timedelta(days=1)
+    #: Seconds that entries of the audit log are kept: 400 days. A platform without accounts has none.
+    audit_retention: timedelta = timedelta(days=400)
     #: Most unfinished uploads of a caller: of an IPv4 address, or of a /64 of IPv6 addresses.
     uploads_per_caller: int = 500
     #: Most unfinished dry runs (``POST /v1/checks``) of all callers: each occupies a thread of an API process and takes

@@ -30,6 +30,7 @@ NAMES = {
         f"Async{name}": name
         for name in (
             "Attempts",
+            "Audit",
             "Client",
             "Comparisons",
             "Datasets",

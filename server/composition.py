@@ -3,6 +3,7 @@
 Each factory imports only its own dependencies: the process of the runner API does not import Flask.
 """
 
+import atexit
 import importlib
 import os
 from collections.abc import Callable, Mapping
@@ -59,6 +60,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             roles=partial(role_health.problem, settings.run_dir),
             lease_ttl=settings.lease_ttl.total_seconds(),
             upload_ttl=settings.upload_ttl.total_seconds(),
+            audit_retention=settings.audit_retention.total_seconds(),
             max_unpacked=settings.max_unpacked,
             installer=InstallerOptions(
                 indexes=settings.package_indexes,
@@ -266,7 +268,9 @@ def create_api() -> "Flask":
     os.umask(UMASK)  # a server other than `python -m server` has its own
     settings = Settings.from_env(os.environ)
     confinement = confinement_here(settings)
-    return create_flask(open_platform(settings, confinement), settings, confinement)
+    platform = open_platform(settings, confinement)
+    atexit.register(platform.access.audit.close)
+    return create_flask(platform, settings, confinement)
 
 
 def create_runner_api(on_shutdown: "Callable[[Callable[[], None]], None]" = lambda _: None) -> "WSGIApplication":

@@ -56,7 +56,10 @@ def api(settings: Settings) -> int:
     """Serve the public API."""
     from server.granian_server import serve
 
-    serve(partial(create_api, settings), address=settings.host, port=settings.port)
+    ends: list[Callable[[], None]] = []
+    serve(partial(create_api, settings, ends.append), address=settings.host, port=settings.port)
+    for end in ends:  # a fork does not run what `atexit` has
+        end()
     return 0
 
 
@@ -68,9 +71,9 @@ def runner_api(settings: Settings) -> int:
     return 0
 
 
-def create_api(settings: Settings) -> "Gateway":
-    """Build the public application; called by granian before it listens."""
-    from api import context, tus
+def create_api(settings: Settings, on_end: Callable[[Callable[[], None]], None] = lambda _: None) -> "Gateway":
+    """Build the public application; called by granian before it listens. ``on_end`` registers what ends with it."""
+    from api import context, request_audit, tus
     from api.request_guard import encode_refusal, head_check
     from common.client_addresses import networks
     from server import composition
@@ -80,7 +83,10 @@ def create_api(settings: Settings) -> "Gateway":
 
     _prepare_server("api", settings)
     application = composition.create_api()
-    identification = context.context_of(application).identification
+    served = context.context_of(application)
+    identification = served.identification
+    if served.access is not None:
+        on_end(served.access.audit.close)
     return Gateway(
         application,
         threads=settings.streams + 64,  # each stream blocks a thread; 64 remain for other requests
@@ -89,6 +95,7 @@ def create_api(settings: Settings) -> "Gateway":
         rules=HeadRules(
             delay=TokenCheck(identification, networks(settings.trusted_proxies), SIGN_IN),
             refuse=head_check(settings.names, identification, is_page, io=False),
+            observe=request_audit.refusal_observer(served),
             is_upload=tus.is_upload,
         ),
     )

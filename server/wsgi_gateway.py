@@ -50,12 +50,13 @@ class HeadRules:
     """What the head of a request decides, before its body is received.
 
     ``delay`` waits before the request is looked at, and may refuse it unseen; ``refuse`` checks the head; ``is_upload``
-    tells whether the body is that of a resumable upload, which may be slow.
+    tells whether the body is that of a resumable upload, which may be slow. ``observe`` is told of the refusals.
     """
 
     delay: Callable[[Environ], Awaitable[PlatformError | None]] = _no_delay
     refuse: Callable[[Environ], PlatformError | None] = lambda environ: None
     is_upload: Callable[[Environ], bool] = lambda environ: False
+    observe: Callable[[Environ, PlatformError], None] = lambda environ, error: None
 
 
 class Gateway:
@@ -95,11 +96,13 @@ class Gateway:
         refused = await self._rules.delay(environ)
         if (length is None or length == "0") and "HTTP_TRANSFER_ENCODING" not in environ:
             if refused is not None:
+                self._rules.observe(environ, refused)
                 self._send_error(protocol, environ["REQUEST_METHOD"], refused)
                 return
             environ["wsgi.input"] = io.BytesIO()
             await threads.run(self._serve, environ, protocol, scope.client)
         elif error := refused or self._rules.refuse(environ):
+            self._rules.observe(environ, error)
             # Before the body is asked for: a client that expects `100 Continue` does not send it.
             self._send_error(protocol, environ["REQUEST_METHOD"], error)
             await self._stream(environ, protocol, scope.client, None)

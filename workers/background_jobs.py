@@ -74,12 +74,13 @@ class Jobs:
         self._services.staging.release(id)
 
     def sweep(self, what: str) -> None:
-        """Delete what is expired, unreferenced or unused, end projects, and once a day recount quotas."""
+        """Delete what is expired, unreferenced, unused or too old, end projects, and once a day recount quotas."""
         self._files.uploads.sweep()
         self._services.staging.sweep()
         self._services.deletion.sweep()
         self._files.models.sweep()
         self._access.quotas.sweep()
+        self._access.audit.sweep()
         self._access.project_ends.sweep()
 
     def replay(self, name: str) -> None:

@@ -1,6 +1,7 @@
 """Records of accounts, as the platform describes them: projects, users, members, tokens, and who a client is."""
 
 from datetime import datetime
+from typing import TypedDict
 
 import msgspec
 
@@ -10,6 +11,9 @@ from windtunnel.record import Record
 ROLES = ("viewer", "submitter", "maintainer")
 #: Verbs: what a role consists of, and a token may be limited to.
 VERBS = ("read", "upload", "submit", "change", "change-others", "administer", "operate")
+
+#: How an act of the audit log ended.
+AUDIT_OUTCOMES = ("done", "unchanged", "refused", "failed")
 
 
 class AccountProject(Record, frozen=True, kw_only=True):
@@ -87,6 +91,44 @@ class ProjectQuota(Record, frozen=True, kw_only=True):
     limit: int | None = None
     used: int | None = None
     own: int | None = None
+
+
+class ActFilters(TypedDict, total=False):
+    """Members of acts of the audit log that are asked for; None: any. ``token``: its id."""
+
+    user: str | None
+    act: str | None
+    subject: str | None
+    outcome: str | None
+    token: str | None
+
+
+class AuditFilters(ActFilters, total=False):
+    """Acts of the audit log that are asked for: also of a time, and with the words of a search."""
+
+    since: datetime | None
+    until: datetime | None
+    search: str | None
+
+
+class RecordedAct(Record, frozen=True, kw_only=True):
+    """An entry of the audit log; ``outsider``: by an operator who is not a member; ``times``: number of equal acts."""
+
+    id: int
+    at: datetime
+    act: str
+    outcome: str
+    project: str | None = None
+    user: str | None = None
+    outsider: bool = False
+    token: str | None = None
+    address: str | None = None
+    subject: str | None = None
+    status: int | None = None
+    problem: str | None = None
+    times: int = 1
+    request: str | None = None
+    affected: list[str] = msgspec.field(default_factory=list)
 
 
 class OwnProject(Record, frozen=True, kw_only=True):

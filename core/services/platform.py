@@ -10,6 +10,7 @@ from core.notifications.change_notifier import ChangeNotifier, Waiters, simulati
 from core.notifications.launch_waiters import LaunchWaiters
 from core.notifications.notifier import Notifier
 from core.services.access.accounts import Accounts
+from core.services.access.audit import Audit
 from core.services.access.authentication import UserAuthentication
 from core.services.access.quotas import Quotas
 from core.services.access.shares import Shares
@@ -131,6 +132,7 @@ class PlatformOptions:
     streams: int = 1000
     lease_ttl: float = 10.0
     upload_ttl: float = 86_400.0
+    audit_retention: float = 400 * 86_400.0
     max_upload: int = 4 << 30
     max_unpacked: int = 4 << 30
     max_resumable: int = 64 << 30
@@ -203,6 +205,7 @@ def build(
         access=AccessServices(
             accounts=Accounts(database),
             authentication=UserAuthentication(database),
+            audit=Audit(database, retention=options.audit_retention),
             quotas=operations.quotas,
             shares=Shares(database),
             project_ends=ProjectEnds(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
 from core.services.access.accounts import Accounts
+from core.services.access.audit import Audit
 from core.services.access.authentication import UserAuthentication
 from core.services.access.quotas import Quotas
 from core.services.access.shares import Shares
@@ -56,6 +57,7 @@ class AccessServices:
 
     accounts: Accounts
     authentication: UserAuthentication
+    audit: Audit
     quotas: Quotas
     shares: Shares
     project_ends: ProjectEnds

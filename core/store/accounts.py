@@ -9,6 +9,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, s
 
 from common.errors import ProjectClosed
 from core.domain.access.identities import ProjectState
+from core.store.recording import note
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import members, projects, tokens, users
 
@@ -115,6 +116,7 @@ def add_project(c: Connection, name: str, by: str, now: float) -> bool:
     if project(c, name) is not None:
         return False
     c.execute(insert(projects).values(name=name, state=ProjectState.OPEN.value, created_by=by, created_at=now))
+    note(c, f"projects/{name}")
     return True
 
 
@@ -164,6 +166,7 @@ def add_user(c: Connection, name: str, values: Mapping[str, object]) -> bool:
     if c.execute(select(users.c.name).where(users.c.name == name)).first() is not None:
         return False
     c.execute(insert(users).values(name=name, **values))
+    note(c, f"users/{name}")
     return True
 
 
@@ -233,6 +236,7 @@ def add_token(c: Connection, values: Mapping[str, object]) -> TokenRow:
     """Insert a token."""
     adding = insert(tokens).values(**values).returning(*columns_of(tokens, TokenRow))
     [added] = read_rows(c.execute(adding), TokenRow)
+    note(c, f"tokens/{added.id}")
     return added
 
 

@@ -13,6 +13,7 @@ from core.domain.submissions.stored_documents import decode_document
 from core.store.claims import Claims, HeldClaim
 from core.store.events import insert_event
 from core.store.owned import within
+from core.store.recording import note
 from core.store.rows import StoredRow, StoredTable, columns_of, read_row
 
 #: States of each such table whose rows have a job.
@@ -74,6 +75,7 @@ class AdvancedRows(Generic[R]):
         """Insert a row that runs, with its first event."""
         state = {"state": RUNNING_STATE}
         c.execute(insert(self.table).values(id=id, created_at=now, **state, **values))
+        note(c, f"{self.table.name}/{id}")
         self.say(c, id, "state", state, now)
 
     def find(self, c: Connection, scope: Scope | ReadScope, id: str, *, lock: bool = False) -> R:
@@ -90,6 +92,7 @@ class AdvancedRows(Generic[R]):
         idle = {"claim": None, "claim_until": 0.0, "failures": 0, "not_before": 0.0}
         changing = update(self.table).where(self.table.c.id == id)
         c.execute(changing.values(state=str(state), ended_at=ended, **idle, **values))
+        note(c, f"{self.table.name}/{id}")
         told = {name: value for name, value in values.items() if name == "reason" and value}
         self.say(c, id, "state", {"state": str(state), **told}, now)
 

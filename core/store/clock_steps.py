@@ -47,6 +47,7 @@ TIMES: Mapping[str, tuple[Time, str]] = {
     "simulations.deleted_at": (Time.RECORD, ""),
     "simulations.changed_at": (Time.RECORD, ""),
     "events.at": (Time.RECORD, ""),
+    "audit.at": (Time.RECORD, ""),
     "looks.first_at": (Time.RECORD, ""),
     "looks.last_at": (Time.RECORD, ""),
     "tunnels.asked_at": (Time.BEGIN, "asked_at>0"),

@@ -23,6 +23,7 @@ from sqlalchemy.pool import QueuePool
 from common.errors import StorageFull, StoreUnavailable
 from common.full_disks import is_disk_full
 from common.group_commit import GroupCommit
+from core.store.recording import CURRENT_RECORDING
 
 __all__ = ["Connection", "Database", "lock"]
 
@@ -89,8 +90,16 @@ class Database:
         """Run ``work`` in a transaction and return its result once committed.
 
         ``work`` may run more than once, so it only uses its connection. A transaction that is not ``durable`` may be
-        lost in a power cut (never by the death of a process): leases and heartbeats.
+        lost in a power cut (never by the death of a process): leases and heartbeats. A transaction of a request that is
+        recorded inserts its audit entries too.
         """
+        if (recording := CURRENT_RECORDING.get()) is None:
+            return self._commit(work, durable=durable)
+        result = self._commit(recording.around(work, self.now, durable=durable), durable=durable)
+        recording.note_commit()
+        return result
+
+    def _commit(self, work: Work[T], *, durable: bool) -> T:
         if not self.embedded:
             with _outages():
                 return self._write_through(work)

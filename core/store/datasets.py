@@ -20,6 +20,7 @@ from core.domain.submissions.stored_documents import decode_document
 from core.store import quotas, shares
 from core.store.claims import Claims, HeldClaim
 from core.store.owned import within
+from core.store.recording import note
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import dataset_objects as objects
 from core.store.tables import dataset_prefetches as prefetches
@@ -97,6 +98,7 @@ def add(c: Connection, values: Mapping[str, object]) -> DatasetVersionRow:
     """Insert a version in the state `registering`, and return it."""
     adding = insert(versions).values(**values, state="registering")
     [added] = read_rows(c.execute(adding.returning(*_COLUMNS)), DatasetVersionRow)
+    note(c, f"datasets/{added.id}")
     return added
 
 

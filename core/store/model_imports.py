@@ -7,6 +7,7 @@ from sqlalchemy import Connection, insert, select
 from core.domain.access.scopes import Scope
 from core.store.claims import Claims
 from core.store.owned import within
+from core.store.recording import note
 from core.store.rows import StoredRow, columns_of, read_row
 from core.store.tables import model_imports as table
 
@@ -39,7 +40,8 @@ class ModelImportRow(StoredRow, frozen=True, gc=False):
 
 def add(c: Connection, values: Mapping[str, object]) -> None:
     """Insert an import in the state `fetching`."""
-    c.execute(insert(table).values(state="fetching", **values))
+    id = c.scalar(insert(table).values(state="fetching", **values).returning(table.c.id))
+    note(c, f"imports/{id}")
 
 
 def find(c: Connection, scope: Scope, id: str) -> ModelImportRow | None:

@@ -9,6 +9,7 @@ from core.domain.access.scopes import ReadScope, Scope
 from core.domain.access.shared_kinds import SharedKind
 from core.store import quotas, shares
 from core.store.owned import OwnedQuery, within
+from core.store.recording import note
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import model_tags, models, simulations
 from core.store.tags import Tags
@@ -56,6 +57,7 @@ def add(c: Connection, values: Mapping[str, object]) -> ModelRow:
     version = newest.version + 1 if newest is not None else 1
     adding = insert(models).values(**values, version=version).returning(*_COLUMNS)
     [added] = read_rows(c.execute(adding), ModelRow)
+    note(c, f"models/{added.id}")
     _charge(c, added, added.size)
     return added
 

@@ -33,6 +33,7 @@ from core.domain.submissions.listing import search_text
 from core.store import accounts, events, quotas, scheduling_changes, shares
 from core.store.claims import Claims
 from core.store.owned import OwnedQuery, within
+from core.store.recording import note
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import simulations, stages
 
@@ -224,6 +225,7 @@ def add(c: Connection, values: Mapping[str, object], stage: Mapping[str, object]
     searched = search_text(new.model, new.dataset, new.runtime, json.loads(new.labels))
     c.execute(_INSERT, {**values, "search": searched})
     c.execute(_INSERT_STAGE, stage)
+    note(c, f"simulations/{new.id}")
     scheduling_changes.add(c, new.id)
     events.say(c, new.id, "state", {"state": new.state}, new.created_at)
     # Last: the row of the project is locked from here on.
@@ -344,6 +346,7 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
     if moved is None:
         raise Conflict(f"Simulation {id} is no longer {current}, or its end has been decided.")
     seq, project, user = moved
+    note(c, f"simulations/{id}")
     events.insert_event(c, id, seq, "state", body, now)
     scheduling_changes.add(c, id)
     quotas.charge(c, project, user, charge, refuse=False)

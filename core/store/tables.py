@@ -686,3 +686,27 @@ pipeline_steps = Table(
     Index("pipeline_steps_run", "run_id", **_where("run_id IS NOT NULL")),
     Index("pipeline_steps_digest", "digest", **_where("digest IS NOT NULL")),
 )
+
+# Entries are inserted, and deleted when they are too old; see core/store/audit.py.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("at", Float(53), nullable=False),
+    Column("project", Text, nullable=False, server_default=""),  # empty: of the platform
+    Column("user", Text, nullable=False, server_default=""),  # empty: not known
+    Column("outsider", Integer, nullable=False, server_default="0"),  # an operator who is not a member of the project
+    Column("credential", Text, nullable=False, server_default=""),  # id of the token or session
+    Column("address", Text, nullable=False, server_default=""),
+    Column("act", Text, nullable=False),  # id of the operation
+    Column("subject", Text, nullable=False, server_default=""),  # address below /v1
+    Column("outcome", Text, nullable=False),  # see core/domain/access/audit.py
+    Column("status", Integer),  # of the answer; null: the entry was written before it
+    Column("problem", Text),
+    Column("times", Integer, nullable=False, server_default="1"),  # number of equal acts
+    Column("request", Text, nullable=False, server_default=""),  # joins the entries of a request
+    Column("affected", Text, nullable=False, server_default=""),  # JSON: further subjects; empty: none
+    Index("audit_of_project", "project", "at", "id"),
+    Index("audit_of_all", "at", "id"),
+    sqlite_autoincrement=True,
+)

@@ -12,6 +12,7 @@ from core.domain.access.quotas import Charge
 from core.domain.access.scopes import Scope
 from core.store import quotas
 from core.store.owned import within
+from core.store.recording import note
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import dataset_versions as versions
 from core.store.tables import upload_parts as parts
@@ -54,6 +55,7 @@ def _unfinished() -> ColumnElement[bool]:
 def add(c: Connection, values: Mapping[str, object]) -> UploadRow:
     """Insert an upload."""
     [added] = read_rows(c.execute(insert(uploads).values(**values).returning(*_COLUMNS)), UploadRow)
+    note(c, f"uploads/{added.id}")
     return added
 
 

@@ -266,6 +266,18 @@ def test_a_limit_that_cannot_be_set_is_refused(maintainer: Person, words: str, t
     assert text in maintainer.fails(f"quotas set {words}")
 
 
+def test_who_did_what_is_shown_and_looked_for(operator: Person, maintainer: Person) -> None:
+    maintainer.does("services create audited viewer")
+    assert "models delete" not in maintainer.does("audit") and "create_service" in maintainer.does("audit")
+    [entry] = json.loads(maintainer.does("audit create_service audited --since 1h --outcome done -o json"))
+    assert (entry["project"], entry["act"], entry["outsider"]) == ("red", "create_service", False)
+    assert entry["affected"] == ["users/audited"]
+    assert len(json.loads(operator.does("audit --all -o json --project red"))) > len(
+        json.loads(operator.does("audit -n 1 -o json --project red"))
+    )
+    assert "There are none" in maintainer.run("audit", "--user", "nobody").stderr
+
+
 def test_a_project_is_closed_and_then_deleted(operator: Person) -> None:
     operator.does("projects create brief")
     assert "Close it first" in operator.fails("projects delete brief --yes")

@@ -48,6 +48,7 @@ LEFT_OUT = {
             "get_project",
             "get_project_quotas",
             "get_quotas",
+            "list_audit_entries",
             "list_members",
             "list_personal_tokens",
             "list_project_tokens",

@@ -15,6 +15,7 @@ FOLDER = Path(store.__path__[0])
 OF_THE_PLATFORM = {
     "it inserts a row, which has its project": {
         "advanced_rows.AdvancedRows.add",
+        "audit.add",
         "datasets.add",
         "datasets.add_ready",
         "model_imports.add",
@@ -86,6 +87,8 @@ OF_THE_PLATFORM = {
         "simulations.last_change",
         "simulations.versions",
     },
+    "entries of all projects are kept for the same time": {"audit.forget"},
+    "the project ends, with all that it has": {"owned_rows.forget_project"},
     "it counts, for operators": {"simulations.by_state"},
     "its rows are joined with rows that were found in a scope": {
         "comparisons.simulations_of",

@@ -19,6 +19,7 @@ OPEN = {
     "/v1/projects/<name:project>/tokens/<id:token>",
     "/v1/users/<name:user>/tokens",
     "/v1/users/<name:user>/tokens/<id:token>",
+    "/v1/audit",
 }
 
 

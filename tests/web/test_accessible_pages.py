@@ -48,6 +48,7 @@ OTHERS = {
     "/submit/dataset", "/comparisons/new/metrics", "/data/<name>/leaderboard", "/data/<name>/diff",
     "/data/<name>/files/<path:path>",
     "/projects", "/operations/project", "/operations/platform", "/operations/tokens",
+    "/operations/audit",
     "/simulations/<id>/tasks/<int:task>/files", "/simulations/<id>/tasks/<int:task>/files/content",
 }  # fmt: skip
 

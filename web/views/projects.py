@@ -19,6 +19,7 @@ blueprint = Blueprint("projects", __name__, url_prefix="/projects")
 LISTS = (
     *("/submit", "/simulations", "/comparisons", "/pipelines", "/data", "/models"),
     *("/operations", "/operations/project", "/operations/platform", "/operations/tokens"),
+    "/operations/audit",
 )
 #: Projects that an operator is offered.
 MOST_PROJECTS = 200

@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from windtunnel import contexts
 from windtunnel._async.accounts import AsyncMembers, AsyncProjects, AsyncServices, AsyncTokens, AsyncUsers
+from windtunnel._async.audit import AsyncAudit
 from windtunnel._async.comparisons import AsyncComparisons
 from windtunnel._async.datasets import AsyncDatasets
 from windtunnel._async.looks import AsyncLooks
@@ -66,6 +67,7 @@ class AsyncClient:
         self.tokens = AsyncTokens(self._transport)
         self.quotas = AsyncQuotas(self._transport)
         self.shares = AsyncShares(self._transport)
+        self.audit = AsyncAudit(self._transport)
 
     def __repr__(self) -> str:
         return f"Client({self.server.url!r})"

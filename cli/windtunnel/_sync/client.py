@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from windtunnel import contexts
 from windtunnel._sync.accounts import Members, Projects, Services, Tokens, Users
+from windtunnel._sync.audit import Audit
 from windtunnel._sync.comparisons import Comparisons
 from windtunnel._sync.datasets import Datasets
 from windtunnel._sync.looks import Looks
@@ -67,6 +68,7 @@ class Client:
         self.tokens = Tokens(self._transport)
         self.quotas = SyncQuotas(self._transport)
         self.shares = SyncShares(self._transport)
+        self.audit = Audit(self._transport)
 
     def __repr__(self) -> str:
         return f"Client({self.server.url!r})"

@@ -39,6 +39,7 @@ COMMANDS = {
     "tokens": "List, create and revoke tokens.",
     "shares": "List, add and remove what projects let each other read.",
     "quotas": "Show and set limits of a project, of a user in it, or of every project.",
+    "audit": "Show who did what to what, from where, and what was refused.",
     "context": "Name platforms, and choose the one to talk to.",
     "completion": "Print the completion script of a shell.",
 }

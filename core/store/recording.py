@@ -1,0 +1,70 @@
+"""Recording: the transactions of a request write its audit entries themselves, so that neither is without the other.
+
+A context variable has the recording of the request at hand, and `Database.write` looks for one. It belongs to the
+thread of the request: transactions of other threads, and those of background jobs, have none.
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from common.ids import new_id
+from core.domain.access.audit import AuditEntry, entries_of
+from core.store import audit
+
+T = TypeVar("T")
+_NOTED_KEY = "windtunnel.noted"
+
+
+class Recording:
+    """The entries of one request. ``describe`` returns its act, as far as it is known at that time."""
+
+    def __init__(self, describe: Callable[[], AuditEntry]) -> None:
+        self._describe = describe
+        self._noted: list[str] = []
+        self._before: set[str] = set()
+        self._inserts = False
+        self.request = new_id(datetime.now(UTC))
+        self.written = False
+
+    def around(
+        self, work: Callable[[Connection], T], now: Callable[[Connection], float], *, durable: bool
+    ) -> Callable[[Connection], T]:
+        """Return a transaction that does the work, and then inserts its entries. It may run more than once.
+
+        A transaction that is not durable has entries only if it names its subjects: others are signs of life.
+        """
+        act, first = replace(self._describe(), request=self.request), durable and not self.written
+
+        def work_and_record(c: Connection) -> T:
+            noted = c.info[_NOTED_KEY] = self._noted = []
+            try:
+                result = work(c)
+            finally:
+                del c.info[_NOTED_KEY]  # the connection serves others next
+            entries = entries_of(act, noted, self._before, first=first)
+            self._inserts = bool(entries)
+            if entries:
+                audit.add(c, [(entry, 1) for entry in entries], now(c))
+            return result
+
+        return work_and_record
+
+    def note_commit(self) -> None:
+        """Take note that the transaction of the last `around` is committed."""
+        self.written = self.written or self._inserts
+        self._before.update(self._noted)
+
+
+#: The recording of this thread's request.
+CURRENT_RECORDING: ContextVar[Recording | None] = ContextVar("recording", default=None)
+
+
+def note(c: Connection, subject: str) -> None:
+    """Name something that this transaction makes or changes, such as ``models/<id>``, for the entry of its request."""
+    if (noted := c.info.get(_NOTED_KEY)) is not None:
+        noted.append(subject)
