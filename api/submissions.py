@@ -29,6 +29,7 @@ from core.domain.submissions.records import Model, Simulation, Tasks
 from core.domain.submissions.submission import Submission
 from core.services.simulations.dry_runs import LONGEST_DRY_RUN, DryRunTiming, check_document, check_of
 from core.services.simulations.new_simulations import resubmission
+from core.services.submissions.resolving import UNKNOWN_MODEL
 
 RESPONSE_FORMATS = {"json": "application/json", "ndjson": NDJSON, "sse": SSE}
 _SCHEMA = AcceptedSubmission(exclude=("upload",))
@@ -114,6 +115,14 @@ def from_upload(document: Mapping[str, Any]) -> tuple[Submission, Model]:
     gang = submission.gang is not None
     model = model_sources.of_upload(document["upload"], runtime=submission.runtime, format=format, gang=gang)
     return submission, model
+
+
+def without_upload(document: Mapping[str, object]) -> Submission:
+    """Return the submission of a JSON object; in place of an upload, a model of which nothing is known yet."""
+    if "upload" not in document:
+        return from_json(document)
+    submission, _ = _parse(document, _UPLOAD_SCHEMA)
+    return replace(submission, model_reference=UNKNOWN_MODEL)
 
 
 def upload(file: FileStorage, submission: Submission, format: str | None) -> Model:

@@ -12,6 +12,7 @@ from common.client_addresses import networks
 from common.former_names import refuse_former_names
 from common.near_names import near_names, suggestion
 from core.domain.scheduling.job_kinds import JobKind, configured
+from core.domain.usage.usage_sums import Prices, parsed_prices
 
 PREFIX = "WINDTUNNEL_"
 LOCAL = "127.0.0.1"
@@ -179,6 +180,13 @@ class Settings:
     #: Ports of programs that people may connect to while they run, such as ``6006,8888``, if they may look inside;
     #: empty: none. Each connection is recorded.
     forwarded_ports: tuple[str, ...] = ()
+    #: Prices of an hour of a core, of a GiB of memory and of a GPU, as ``core=0.04,memory=0.005,gpu=2.5``; what is left
+    #: out costs nothing. Empty: usage has no cost.
+    prices: tuple[str, ...] = ()
+    #: Currency of the prices, as usage shows it.
+    currency: str = ""
+    #: Whether time has its price that the platform lost, because it repeats the work.
+    price_lost: bool = False
     #: Port of the dispatcher's Prometheus metrics of executors; 0: none. The API's metrics are at its ``/metrics``.
     metrics_port: int = 0
     #: Port of the jobs role's Prometheus metrics of queues and workers; 0: none.
@@ -241,6 +249,10 @@ class Settings:
             _ = settings.job_kinds
         except ValueError as error:
             raise ValueError(f"{PREFIX}JOB_CONCURRENCY or {PREFIX}JOB_TIMEOUTS: {error}") from None
+        try:
+            _ = settings.usage_prices
+        except ValueError as error:
+            raise ValueError(f"{PREFIX}PRICES: {error}") from None
         if settings.token and (fault := token_fault(settings.token)):
             raise ValueError(f"{PREFIX}TOKEN: {fault}")
         for name in ("body_rate", "bodies"):
@@ -286,6 +298,11 @@ class Settings:
     def job_kinds(self) -> tuple[JobKind, ...]:
         """Kinds of background job, with the settings of their workers."""
         return configured(self.job_concurrency, self.job_timeouts)
+
+    @property
+    def usage_prices(self) -> Prices:
+        """Prices of what simulations use."""
+        return parsed_prices(self.prices, self.currency, lost=self.price_lost)
 
     @property
     def run_dir(self) -> Path:

@@ -87,6 +87,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             disk_floor=settings.disk_floor,
             uploads_per_caller=settings.uploads_per_caller,
             dry_runs=settings.dry_runs,
+            prices=settings.usage_prices,
             trusted=settings.allows_trusted,
             looks=settings.look_inside,
             ports_of_programs=settings.ports_of_programs,

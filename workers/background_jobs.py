@@ -4,7 +4,9 @@ A function that raises is tried again, then listed as failed. A claim in SQL mak
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from common.errors import StoreUnavailable
@@ -48,7 +50,7 @@ class Jobs:
     @property
     def table(self) -> Mapping[str, Callable[[str], None]]:
         """Return each function by its kind (`core/domain/scheduling/job_kinds.py`)."""
-        return {
+        functions: Mapping[str, Callable[[str], None]] = {
             "stage": self._services.staging.stage,
             "prepare": self._services.staging.stage,
             "prefetch": self._catalogue.prefetches.download,
@@ -60,8 +62,17 @@ class Jobs:
             "pipeline": self._pipelines.pipeline_steps.advance,
             "delete": self._services.deletion.remove,
             "replay": self.replay,
-            "sweep": self.sweep,
         }
+        # The sweep is for everybody, and so for nobody.
+        return {kind: partial(self._measure, kind, work) for kind, work in functions.items()} | {"sweep": self.sweep}
+
+    def _measure(self, kind: str, work: Callable[[str], None], id: str) -> None:
+        """Do a job's work and record how long it took, however it ends."""
+        begun = time.monotonic()
+        try:
+            work(id)
+        finally:
+            self._access.job_usage.record(kind, id.partition(":")[0], time.monotonic() - begun)
 
     def collect(self, id: str) -> None:
         """Finalize a simulation and release its cache entries."""

@@ -29,6 +29,7 @@ from workers.executors.base import ActiveLaunch, KeepsWarmLaunches, Watched
 from workers.leadership import Leadership
 from workers.managed_executor import ManagedExecutor
 from workers.submission_failures import COVERED, failure_of
+from workers.usage_marks import UsageMarks
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class Dispatcher:
         self._programs = Programs(services.leases)
         self._due_jobs = DueJobs(services.database)
         self._executors = {managed.name: managed for managed in executors}
+        self._usage_marks = UsageMarks(dispatch)
         self._admissions = Admissions(dispatch, services.staging, self._executors)
         self._run_dir = run_dir
         self._ttl = ttl
@@ -236,6 +238,7 @@ class Dispatcher:
         """Reconcile the launches of an executor that answers, cancel orphans there, and refill its warm pool."""
         statuses = managed.executor.observe([launch.id for launch in launches])
         managed.answered()
+        self._usage_marks.record(managed.name, [each for each in launches if _is_there(each, statuses)], statuses)
         for launch in launches:
             with _permission_errors_recorded(managed):
                 status, simulation = statuses.get(launch.id), snapshot.active.get(launch.simulation)
@@ -443,6 +446,12 @@ class Dispatcher:
                 self._enqueue_unclaimed(kind, id)
         for job in [job for job, at in self._enqueued_at.items() if time.monotonic() - at > 60.0]:
             del self._enqueued_at[job]
+
+
+def _is_there(launch: LiveLaunch, statuses: Mapping[str, LaunchStatus]) -> bool:
+    """Return whether a launch has processes, or may have: an executor may not show a new one yet."""
+    status = statuses.get(launch.id)
+    return launch.age <= GRACE if status is None else status.phase is not Phase.ENDED
 
 
 @contextmanager

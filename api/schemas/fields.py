@@ -42,6 +42,8 @@ WORDS = {
     r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$": "Write letters (a to z), digits and '-', which is neither first nor last.",
     r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$": "Write letters (a to z), digits, '.' and '-', the ends without these two.",
     r"^[a-z0-9]([a-z0-9./@-]*[a-z0-9])?$": "Write the name of a network, such as namespace/name@interface.",
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9:.]{4,15}(Z|[+-][0-9]{2}:?[0-9]{2})?)?$": "Write a day such as 2026-11-30, or a"
+    " moment such as 2026-11-30T12:00:00Z.",
     r"^[0-9]{1,9}$": "Write a whole number, as text.",
     r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$": "Write the name of an image, such as example.com/solver:1.2.",
     r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$": "Write printable ASCII characters, without spaces at the ends.",

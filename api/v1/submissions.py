@@ -1,4 +1,4 @@
-"""Routes /v1/checks, /v1/reruns and /v1/forms: dry runs, repetitions, and the forms that contain a model.
+"""Routes /v1/checks, /v1/estimates, /v1/reruns and /v1/forms: dry runs, estimates, repetitions, forms with a model.
 
 Each has one kind of body and one kind of response, because clients that are generated from the OpenAPI document encode
 one and decode one per operation. `POST /v1/simulations` and `POST /v1/models` accept the same bodies without that.
@@ -10,18 +10,25 @@ from flask import Response
 
 from api.blueprint import Blueprint, Success, json_response
 from api.body import json_body, validated
+from api.context import caller
+from api.context import submission_services as services
+from api.rendering.usage_tables import estimate_document
 from api.schemas.models import ModelCheckFields, ModelChecksSchema, ModelForm, ModelSchema
+from api.schemas.project_usage import EstimateSchema
 from api.schemas.simulations import SimulationSchema
 from api.schemas.submissions import DryRunSchema, RerunSchema, SubmissionForm, SubmissionHeaders, SubmissionSchema
-from api.submissions import checks_of, dry_run, receive_form, receive_json, rerun, submit
+from api.submissions import checks_of, dry_run, receive_form, receive_json, rerun, submit, without_upload
 from api.v1.models import CREATED as MODEL_CREATED
 from api.v1.models import CREATION_ERRORS, created, from_form
-from api.v1.simulations import CREATED, NEXT, SUBMISSION_ERRORS
-from common.errors import IdempotencyMismatch, NotAcceptable, StillRunning
+from api.v1.simulations import CREATED, NEXT, RESOLUTION_ERRORS, SUBMISSION_ERRORS
+from common.errors import IdempotencyMismatch, Invalid, NotAcceptable, StillRunning
 from core.domain.access.roles import Verb
 
 blueprint = Blueprint(
-    "submissions", __name__, url_prefix="/v1", description="Checks, repetitions, and forms that contain a model."
+    "submissions",
+    __name__,
+    url_prefix="/v1",
+    description="Checks, estimates, repetitions, and forms that contain a model.",
 )
 
 CHECK_ERRORS = tuple(set(SUBMISSION_ERRORS) - {IdempotencyMismatch, NotAcceptable, StillRunning})
@@ -39,6 +46,23 @@ def check_submission() -> Response:
     Nothing is stored. The first check in a runtime installs its packages, and may take minutes.
     """
     return json_response(dry_run(*receive_json()))
+
+
+@blueprint.operation(
+    "POST /estimates",
+    Success(schema=EstimateSchema, plain=True, description="What the submission will need; nothing is stored."),
+    body={"application/json": SubmissionSchema},
+    errors=[Invalid, *RESOLUTION_ERRORS],
+    verb=Verb.SUBMIT,
+)
+def estimate_submission() -> dict[str, object]:
+    """Estimate the needs of a submission: tasks, core hours, cost, and its part of each quota
+
+    Takes the body of a submission and answers at once, without a worker, from the use of earlier simulations.
+    Of a model that is not there yet (an `upload`, a `model_reference`) it knows the dataset alone.
+    """
+    submission = without_upload(json_body())
+    return estimate_document(services().estimates.estimate(caller(), submission))
 
 
 @blueprint.operation(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from core.domain.scheduling.eligibility import Eligibility
 from core.domain.scheduling.executor_config import ExecutorConfig
+from core.domain.usage.usage_sums import Prices
 from core.notifications.change_notifier import ChangeNotifier, Waiters, simulation_waiters
 from core.notifications.launch_waiters import LaunchWaiters
 from core.notifications.notifier import Notifier
@@ -36,9 +37,11 @@ from core.services.datasets.prefetches import Prefetches
 from core.services.datasets.scenario_maps import ScenarioMaps
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.operations.cache_use import CacheUse, Nodes
+from core.services.operations.job_usage import JobUsage
 from core.services.operations.machine_storage import MachineStorage
 from core.services.operations.queue import Queue
 from core.services.operations.storage_use import StorageUse
+from core.services.operations.usage_reports import UsageReports
 from core.services.pipelines.pipeline_steps import PipelineSteps
 from core.services.pipelines.pipelines import Pipelines
 from core.services.pipelines.step_checks import StepChecks
@@ -72,6 +75,7 @@ from core.services.simulations.simulation_outputs import SimulationOutputs
 from core.services.simulations.simulations import SimulationOptions, Simulations
 from core.services.standstill import Standstill
 from core.services.store_health import StoreHealth
+from core.services.submissions.estimates import Estimates
 from core.services.submissions.model_imports import ModelImports
 from core.services.submissions.model_origins import ModelOrigins
 from core.services.submissions.resolving import Resolver
@@ -141,6 +145,7 @@ class PlatformOptions:
     disk_floor: int = 0
     uploads_per_caller: int = 500
     dry_runs: int = 16
+    prices: Prices = field(default_factory=Prices)
     trusted: bool = False
     looks: bool = False
     ports_of_programs: Collection[int] = ()
@@ -220,6 +225,7 @@ def build(
                     uploads=files.uploads,
                 ),
             ),
+            job_usage=JobUsage(database),
         ),
         files=files,
         catalogue=catalogue,
@@ -324,6 +330,7 @@ def _submission_services(
             slots=shared.options.streams,
             ports=shared.options.ports_of_programs,
         ),
+        estimates=Estimates(database, resolver, Quotas(database), shared.options.prices),
     )
 
 
@@ -349,6 +356,7 @@ def _operation_services(shared: _Shared, floor: DiskFloor) -> OperationServices:
         storage_use=StorageUse(database, floor, MachineStorage(options.home / "environments", shared.cache)),
         cache_use=CacheUse(shared.cache, options.cache_nodes),
         quotas=Quotas(database),
+        usage_reports=UsageReports(database, options.prices),
     )
 
 

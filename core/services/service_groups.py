@@ -26,8 +26,10 @@ from core.services.datasets.datasets import Datasets
 from core.services.datasets.prefetches import Prefetches
 from core.services.datasets.scenario_maps import ScenarioMaps
 from core.services.operations.cache_use import CacheUse
+from core.services.operations.job_usage import JobUsage
 from core.services.operations.queue import Queue
 from core.services.operations.storage_use import StorageUse
+from core.services.operations.usage_reports import UsageReports
 from core.services.pipelines.pipeline_steps import PipelineSteps
 from core.services.pipelines.pipelines import Pipelines
 from core.services.project_ends import ProjectEnds
@@ -43,6 +45,7 @@ from core.services.simulations.results import Results
 from core.services.simulations.run_logging import RunLogging
 from core.services.simulations.simulations import Simulations
 from core.services.store_health import StoreHealth
+from core.services.submissions.estimates import Estimates
 from core.services.submissions.model_imports import ModelImports
 from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.models import Models
@@ -53,7 +56,7 @@ from core.store.database import Database
 
 @dataclass(frozen=True, slots=True)
 class AccessServices:
-    """Who requests are, and what operators and maintainers decide about others; only with accounts."""
+    """Who requests are, what operators and maintainers decide about others, and what jobs work for them."""
 
     accounts: Accounts
     authentication: UserAuthentication
@@ -61,6 +64,7 @@ class AccessServices:
     quotas: Quotas
     shares: Shares
     project_ends: ProjectEnds
+    job_usage: JobUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,9 @@ class CatalogueServices:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionServices:
-    """Simulations from their submission on: alone, two compared, many at once, imports of models, changes, looks."""
+    """Simulations from their submission on: alone, two compared, many at once, imports of models, changes, looks;
+    and what they will need.
+    """
 
     simulations: Simulations
     comparison: Comparison
@@ -95,6 +101,7 @@ class SubmissionServices:
     list_changes: ListChanges
     changes: Waiters
     looks: TaskLooks
+    estimates: Estimates
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +135,14 @@ class PipelineServices:
 
 @dataclass(frozen=True, slots=True)
 class OperationServices:
-    """Services for operators: executors, the queue, storage, caches and quotas."""
+    """Services for operators: executors, the queue, storage, caches, quotas, and what projects have used."""
 
     executors: Executors
     queue: Queue
     storage_use: StorageUse
     cache_use: CacheUse
     quotas: Quotas
+    usage_reports: UsageReports
 
 
 @dataclass(frozen=True, slots=True)

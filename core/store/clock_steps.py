@@ -54,6 +54,7 @@ TIMES: Mapping[str, tuple[Time, str]] = {
     "look_requests.created_at": (Time.RECORD, ""),  # the process that asks waits by a clock of its own
     "launches.created_at": (Time.BEGIN, "state='live'"),
     "launches.seen_at": (Time.RECORD, ""),
+    "usage_intervals.until_at": (Time.BEGIN, "open=1"),  # its length is a number beside it
     "executors.since": (Time.RECORD, ""),
     "executor_drains.since": (Time.RECORD, ""),
     "ranges.ttl": (Time.RECORD, ""),  # a number of seconds

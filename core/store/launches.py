@@ -1,4 +1,7 @@
-"""Launches in SQL: one row per launch, with its token's hash, its simulation, attempt and executor."""
+"""Launches in SQL: one row per launch, with its token's hash, its simulation, attempt and executor.
+
+Its resources are recorded in the same transactions: `core/store/usage_intervals.py`.
+"""
 
 import json
 from collections import Counter
@@ -11,6 +14,8 @@ from core.domain.access.scopes import Scope
 from core.domain.scheduling.reservations import Reservation
 from core.domain.scheduling.states import LIVE, State
 from core.domain.submissions.stored_documents import decode_document, load_document
+from core.domain.usage.granted_resources import GrantedResources
+from core.store import usage_intervals
 from core.store.owned import within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import launches, simulations
@@ -67,7 +72,7 @@ _WITH_SIMULATION = select(*columns_of(launches, LaunchRow, **_SIMULATION)).join(
 )
 _FIND = _WITH_SIMULATION.where(launches.c.id == bindparam("i"))
 _LIVE = _WITH_SIMULATION.where(text("launches.state='live'"))
-_END = text("UPDATE launches SET state='over' WHERE id=:i AND state='live' RETURNING id")
+_END = text("UPDATE launches SET state='over' WHERE id=:i AND state='live' RETURNING simulation_id")
 _AT_WORK = text("SELECT id FROM launches WHERE simulation_id=:i AND state='live' LIMIT 1")
 _RESERVE = text(
     "UPDATE launches SET reservation=:after WHERE id=:i AND state='live' AND reservation=:before RETURNING id"
@@ -79,9 +84,10 @@ _BEGIN = text(
 _TRIES = text("SELECT count(*) FROM launches WHERE simulation_id=:i")
 
 
-def add(c: Connection, values: Mapping[str, object]) -> None:
-    """Insert a launch; its row commits before the executor is called."""
+def add(c: Connection, values: Mapping[str, object], granted: GrantedResources) -> None:
+    """Insert a launch with what it is granted; its row commits before the executor is called."""
     c.execute(_INSERT, values)
+    usage_intervals.begin(c, values, granted)
 
 
 def known(c: Connection, ids: Collection[str]) -> set[str]:
@@ -99,9 +105,16 @@ def live(c: Connection) -> list[LaunchRow]:
     return read_rows(c.execute(_LIVE), LaunchRow)
 
 
-def end(c: Connection, id: str) -> bool:
-    """End a launch, which invalidates its token; return False if it was over already."""
-    return c.execute(_END, {"i": id}).first() is not None
+def end(c: Connection, id: str, now: float, *, lost: bool = False) -> bool:
+    """End a launch, which invalidates its token; return False if it was over already.
+
+    ``lost``: because of the platform, which repeats what the launch has not finished.
+    """
+    simulation = c.scalar(_END, {"i": id})
+    if simulation is None:
+        return False
+    usage_intervals.end(c, id, str(simulation), now, lost=lost)
+    return True
 
 
 def reserve(c: Connection, id: str, before: Reservation, after: Reservation) -> bool:
@@ -114,9 +127,10 @@ def begin(c: Connection, id: str) -> bool:
     return c.execute(_BEGIN, {"i": id}).first() is not None
 
 
-def resize(c: Connection, id: str, workers: int) -> None:
+def resize(c: Connection, id: str, workers: int, now: float) -> None:
     """Store a launch's new number of workers."""
     _change_resources(c, id, {"cpu": workers})
+    usage_intervals.resize(c, id, workers, now)
 
 
 def at_work(c: Connection, simulation: str) -> bool:

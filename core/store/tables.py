@@ -323,6 +323,33 @@ launches = Table(
     Index("launches_one_live", "simulation_id", unique=True, **_where("state = 'live'")),
 )
 
+# What was granted, and for how long. A row is deleted with nothing: not with its simulation, nor with its project.
+# It lasts from `milliseconds` before `until_at` to `until_at`; while it is open, that is its last mark.
+usage_intervals = Table(
+    "usage_intervals",
+    metadata,
+    Column("launch_id", Text, primary_key=True),  # of a job: an id of its own
+    Column("number", Integer, primary_key=True),  # of the intervals of a launch, in order
+    Column("project", Text, nullable=False),  # empty: the platform's own
+    Column("user", Text, nullable=False),  # who has submitted the simulation
+    Column("simulation_id", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # see core/domain/usage/granted_resources.py
+    Column("labels", Text, nullable=False),  # JSON: those of the simulation
+    Column("executor", Text, nullable=False),
+    Column("workers", Integer, nullable=False),
+    Column("millicores", BigInteger, nullable=False),  # these three: of each worker
+    Column("mebibytes", BigInteger, nullable=False),
+    Column("gpus", BigInteger, nullable=False),
+    Column("until_at", Float(53), nullable=False),
+    Column("milliseconds", BigInteger, nullable=False, server_default="0"),
+    Column("open", Integer, nullable=False, server_default="1"),
+    Column("estimated", Integer, nullable=False, server_default="0"),
+    Column("lost", Integer, nullable=False, server_default="0"),  # by the platform, which repeats the work
+    Index("usage_intervals_summed", "project", "until_at"),
+    Index("usage_intervals_simulation", "simulation_id"),
+    Index("usage_intervals_open", "launch_id", unique=True, **_where("open = 1")),
+)
+
 executors = Table(
     "executors",
     metadata,

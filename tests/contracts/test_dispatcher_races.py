@@ -146,5 +146,5 @@ def test_a_launch_ends_once(rig: DispatcherRig) -> None:
     id = rig.submit()
     _, launch = rig.launch(id)
     database = rig.platform.database
-    assert database.write(lambda c: launches.end(c, launch.id))
-    assert not database.write(lambda c: launches.end(c, launch.id))
+    assert database.write(lambda c: launches.end(c, launch.id, 0.0))
+    assert not database.write(lambda c: launches.end(c, launch.id, 0.0))

@@ -17,6 +17,7 @@ from api import runner_api as runner_api_routes
 from common.ids import digest_of, hashed
 from core.domain.access.scopes import PLATFORM
 from core.domain.scheduling.states import State
+from core.domain.usage.granted_resources import GrantedResources
 from core.notifications.change_notifier import ChangeNotifier
 from core.notifications.local_notifier import LocalNotifier
 from core.services.scheduling.leases import CACHE_TTL, CachedLaunch, LeaseOptions, Leases
@@ -158,7 +159,7 @@ class RunnerApi:
     def launch(self, token: str = TOKEN, *, id: str = LAUNCH, token_hash: str = "") -> None:
         """Insert the launch, as the dispatcher does, and notify the runners that wait for it."""
         self._row |= {"id": id, "token_hash": token_hash or hashed(token)}
-        self.database.write(lambda c: launches.add(c, self._row))
+        self.database.write(lambda c: launches.add(c, self._row, GrantedResources()))
         self.notifier.publish(id)
 
     @property
@@ -218,7 +219,7 @@ class RunnerApi:
         def end(c: Any) -> None:
             state = State(simulations.find(c, PLATFORM, SIMULATION).state)
             simulations.move(c, SIMULATION, state, State.CANCELLING, 0.0)
-            launches.end(c, self._row["id"])
+            launches.end(c, self._row["id"], 0.0)
 
         self.database.write(end)
 

@@ -47,6 +47,7 @@ LEFT_OUT = {
             "get_member_quotas",
             "get_project",
             "get_project_quotas",
+            "get_project_usage",
             "get_quotas",
             "list_audit_entries",
             "list_members",

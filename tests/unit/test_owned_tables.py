@@ -22,6 +22,7 @@ OF_THE_PLATFORM = {
         "models.add",
         "simulations.add",
         "uploads.add",
+        "usage_intervals.begin",
     },
     "the row, or its claim, was found in a scope before": {
         "advanced_rows.AdvancedRows.move",
@@ -63,6 +64,11 @@ OF_THE_PLATFORM = {
         "simulations.unended_dry_runs",
         "simulations.unended_states",
         "simulations.unsummed",
+        "usage_intervals.end",
+        "usage_intervals.mark",
+        "usage_intervals.record_job",
+        "usage_intervals.resize",
+        "usage_intervals.wait",
     },
     "a job works on the row": {
         "datasets.at_work",
@@ -90,6 +96,7 @@ OF_THE_PLATFORM = {
     "entries of all projects are kept for the same time": {"audit.forget"},
     "the project ends, with all that it has": {"owned_rows.forget_project"},
     "it counts, for operators": {"simulations.by_state"},
+    "it ends the project that it names": {"owned_rows.forget_project"},
     "its rows are joined with rows that were found in a scope": {
         "comparisons.simulations_of",
         "pipelines.steps_of",
@@ -178,6 +185,7 @@ def test_what_people_own_has_a_project() -> None:
         "pipelines",
         "simulations",
         "uploads",
+        "usage_intervals",
     } <= OWNED_TABLES
 
 

@@ -35,6 +35,7 @@ PAGES = {
     "/models/<name>": "/models/new",
     "/runtimes": "/runtimes",
     "/operations": "/operations",
+    "/operations/usage": "/operations/usage?by=simulation",
     "/register": "/register",
     "/sign-in": "/sign-in",
     "": "/simulations/nothing",

@@ -17,6 +17,7 @@ from windtunnel._async.shares import AsyncShares
 from windtunnel._async.simulations import AsyncSimulations
 from windtunnel._async.transport import AsyncTransport, path
 from windtunnel._async.uploads import AsyncUploads, Progress
+from windtunnel._async.usage import AsyncUsage
 from windtunnel.account_records import ClientIdentity
 from windtunnel.progress import Bars
 from windtunnel.records import Executor, Runtime, Simulation, read
@@ -68,6 +69,7 @@ class AsyncClient:
         self.quotas = AsyncQuotas(self._transport)
         self.shares = AsyncShares(self._transport)
         self.audit = AsyncAudit(self._transport)
+        self.usage = AsyncUsage(self._transport)
 
     def __repr__(self) -> str:
         return f"Client({self.server.url!r})"

@@ -18,6 +18,7 @@ from windtunnel._sync.shares import SyncShares
 from windtunnel._sync.simulations import Simulations
 from windtunnel._sync.transport import Transport, path
 from windtunnel._sync.uploads import Progress, Uploads
+from windtunnel._sync.usage import SyncUsage
 from windtunnel.account_records import ClientIdentity
 from windtunnel.progress import Bars
 from windtunnel.records import Executor, Runtime, Simulation, read
@@ -69,6 +70,7 @@ class Client:
         self.quotas = SyncQuotas(self._transport)
         self.shares = SyncShares(self._transport)
         self.audit = Audit(self._transport)
+        self.usage = SyncUsage(self._transport)
 
     def __repr__(self) -> str:
         return f"Client({self.server.url!r})"

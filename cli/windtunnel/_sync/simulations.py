@@ -15,13 +15,14 @@ from windtunnel._sync.pages import pages
 from windtunnel._sync.results import Results
 from windtunnel._sync.transport import Transport, lines_of, path
 from windtunnel._sync.uploads import Progress
-from windtunnel.errors import Interrupted, WindtunnelError
+from windtunnel.errors import Interrupted, Refused, WindtunnelError
 from windtunnel.gang_programs import sent_model
-from windtunnel.model_sources import ReferencedModel, StoredModel, source_of
+from windtunnel.model_sources import LocalModel, ReferencedModel, StoredModel, file_digest, source_of
 from windtunnel.records import Check, Event, Result, Simulation, read
 from windtunnel.replays import Replay
 from windtunnel.short_ids import SIMULATIONS, WHOLE_LENGTH
 from windtunnel.submissions import Options
+from windtunnel.usage_records import Estimate
 
 #: Seconds between two looks whether a replay is drawn, or a summary written.
 LOOK_INTERVAL = 0.2
@@ -50,10 +51,7 @@ class Simulations:
         a submission (`submission_fields.py` says what each is), and ``scenarios``, ``sample``, ``sample_seed`` and
         ``executor``. The request is repeated under an idempotency key: there is one simulation.
         """
-        key, format = options.pop("idempotency_key", None), options.pop("format", None)
-        if executor := options.pop("executor", None):
-            options["placement"] = {**(options.get("placement") or {}), "executor": executor}
-        body = submissions.document(dataset, scenarios_=options.pop("scenarios", None), **options)
+        body, key, format = _document(dataset, options)
         if model is not None:
             sent = sent_model(model, body, format)
             body |= self._model(model, sent.format, progress, packed=sent.packed)
@@ -79,6 +77,31 @@ class Simulations:
         body = submissions.document(dataset, **options) | self._model(model, None, progress)
         document = self._transport.json("POST", path("checks"), json=body, repeatable=True, timeout=600.0)
         return read(Check, document)
+
+    def estimate(self, model: str | os.PathLike[str] | None, dataset: str, **options: Unpack[Options]) -> Estimate:
+        """Return the needs of a simulation, from what tasks like its own took; ``options`` are those of ``submit``.
+
+        Nothing is uploaded: of a file that the platform does not have, it knows the dataset alone.
+        """
+        body, _, format = _document(dataset, options)
+        source = None if model is None else source_of(model)
+        if isinstance(source, LocalModel):
+            later = {"model_reference": f"file:{source.path.name}"}
+            if source.path.is_file() and format is None:
+                try:
+                    return self._estimate(body | {"model": file_digest(source.path)})
+                except Refused as refusal:
+                    if refusal.type != "unknown-model":
+                        raise
+            return self._estimate(body | later)
+        if isinstance(source, ReferencedModel):
+            body["model_reference"] = source.reference
+        elif source is not None:
+            body["model"] = source.name
+        return self._estimate(body)
+
+    def _estimate(self, body: Mapping[str, object]) -> Estimate:
+        return read(Estimate, self._transport.json("POST", path("estimates"), json=body, repeatable=True))
 
     def _model(
         self, model: str | os.PathLike[str], format: str | None, progress: Progress | None, *, packed: bool = False
@@ -268,3 +291,11 @@ class Simulations:
             return beginning
         listed = self.list(query=beginning or None, limit=200 if beginning else 1)
         return SIMULATIONS.only(beginning, [item.id for item in listed])
+
+
+def _document(dataset: str, options: Options) -> tuple[dict[str, object], str | None, str | None]:
+    """Return the members of a submission, its idempotency key, and the format of its model."""
+    key, format = options.pop("idempotency_key", None), options.pop("format", None)
+    if executor := options.pop("executor", None):
+        options["placement"] = {**(options.get("placement") or {}), "executor": executor}
+    return submissions.document(dataset, scenarios_=options.pop("scenarios", None), **options), key, format

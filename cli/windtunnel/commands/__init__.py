@@ -9,6 +9,7 @@ COMMANDS = {
     "new": "Begin a project: a model in Python, ONNX or C, or a program of MPI; with a test.",
     "check": "Does a model fit a dataset? On this machine, before any upload.",
     "run": "Simulate a model on a dataset and show how it did.",
+    "estimate": "Estimate what a simulation will need: tasks, core hours, cost.",
     "simulations": "List, show and delete simulations.",
     "results": "Show or save the results of a simulation.",
     "events": "Follow the events of a simulation.",
@@ -40,6 +41,7 @@ COMMANDS = {
     "shares": "List, add and remove what projects let each other read.",
     "quotas": "Show and set limits of a project, of a user in it, or of every project.",
     "audit": "Show who did what to what, from where, and what was refused.",
+    "usage": "Show what the project has used, by day, user or label, and what that cost.",
     "context": "Name platforms, and choose the one to talk to.",
     "completion": "Print the completion script of a shell.",
 }

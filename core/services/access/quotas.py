@@ -49,6 +49,13 @@ class Quotas:
             _require_member(c, caller, user)
             return _uses(c, caller.scope, user)
 
+    def of_caller(self, caller: Caller) -> Sequence[QuotaUse]:
+        """Return the limits of the caller itself in its project, and their use; none without accounts."""
+        if not caller.user:
+            return []
+        with self._database.read() as c:
+            return _uses(c, caller.scope, caller.user)
+
     def of_every_project(self) -> Sequence[QuotaUse]:
         """Return the limits of every project that has none of its own."""
         with self._database.read() as c:

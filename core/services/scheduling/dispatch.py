@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -22,13 +22,24 @@ from core.domain.scheduling.permissions import require_allowed
 from core.domain.scheduling.preparation import Missing, Preparation
 from core.domain.scheduling.reservations import Reservation
 from core.domain.scheduling.states import LIVE, State
+from core.domain.usage.granted_resources import GrantedResources
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
 from core.services.scheduling.model_environments import locked
 from core.services.scheduling.progress import Progress
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot, SnapshotReader
 from core.services.uploads.models import key_of
-from core.store import clock_steps, events, executors, launches, leases, results, scheduling_changes, simulations
+from core.store import (
+    clock_steps,
+    events,
+    executors,
+    launches,
+    leases,
+    results,
+    scheduling_changes,
+    simulations,
+    usage_intervals,
+)
 from core.store.database import Connection, Database
 from core.store.leaders import holds
 from datasets.catalogue.never_values import never_values
@@ -260,6 +271,7 @@ class Dispatch:
                     "state": "live",
                     "created_at": self._database.now(c),
                 },
+                GrantedResources.of_placement(simulation.workers, launch.placement),
             )
             return launch_id, warm is not None
 
@@ -354,7 +366,20 @@ class Dispatch:
 
     def resize(self, launch: LiveLaunch, workers: int) -> None:
         """Record a launch's new number of workers."""
-        self._write(lambda c: launches.resize(c, launch.id, workers))
+        self._write(lambda c: launches.resize(c, launch.id, workers, self._database.now(c)))
+
+    def mark_usage(self, present: Collection[str], suspended: Collection[str], elapsed: float | None) -> None:
+        """Record that launches were still there, and that others are in a queue of their cluster.
+
+        ``elapsed``: seconds since the launches of their executor were marked last, by this process's clock.
+        """
+
+        def mark(c: Connection) -> None:
+            now = self._database.now(c)
+            usage_intervals.mark(c, present, now, elapsed)
+            usage_intervals.wait(c, suspended, now)
+
+        self._write(mark, durable=False)
 
     def report_health(self, health: Mapping[str, Mapping[str, object]]) -> None:
         """Store each executor's health, for the API."""
@@ -369,7 +394,7 @@ class Dispatch:
     def end_launch(self, launch: LiveLaunch) -> None:
         """End a launch: its token becomes invalid and its leases are released."""
         self._noted.pop(launch.id, None)
-        self._write(lambda c: _end(c, launch))
+        self._write(lambda c: _end(c, launch, self._database.now(c)))
         self.outdated = True
 
     def requeue(
@@ -385,7 +410,7 @@ class Dispatch:
         self._noted.pop(launch.id, None)
 
         def end_and_requeue(c: Connection) -> None:
-            if not _end(c, launch):
+            if not _end(c, launch, self._database.now(c), lost=True):
                 return
             if not counted:
                 launches.discount(c, launch.id)
@@ -453,7 +478,7 @@ class Dispatch:
 
         def end(c: Connection) -> None:
             if launch is not None:
-                _end(c, launch)
+                _end(c, launch, self._database.now(c), lost=following is State.ERRORED)
             state = State(simulations.find(c, PLATFORM, simulation.id).state)
             if state not in LIVE or simulation.state not in LIVE:
                 state = simulation.state
@@ -518,9 +543,9 @@ class Dispatch:
             self.give_up(simulation, State.FAILED, reason)
 
 
-def _end(c: Connection, launch: LiveLaunch) -> bool:
+def _end(c: Connection, launch: LiveLaunch, now: float, *, lost: bool = False) -> bool:
     """End a launch and release its leases without blame; return False if it was over already."""
-    if not launches.end(c, launch.id):
+    if not launches.end(c, launch.id, now, lost=lost):
         return False
     for stage, start, fencing_token in leases.of_launch(c, launch.simulation, launch.id):
         leases.release(c, stage, start, fencing_token, blame=False)

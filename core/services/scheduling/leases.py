@@ -361,7 +361,7 @@ class Leases:
                 return False
             leases.close_early(c, launch.simulation)
             simulations.conclude(c, launch.simulation, State(row.state), State.FAILED, reason[:2000])
-            launches.end(c, launch.id)
+            launches.end(c, launch.id, self._database.now(c))
             return True
 
         if self._database.write(fail):
