@@ -88,7 +88,8 @@ class Caller:
             raise ProjectRequired
         if self.closed and verb not in IN_CLOSED:
             raise ProjectClosed(f"The project {self.scope.project} is closed: nothing new begins in it.")
-        raise NotPermitted(f"You may not {verb} here: {MEANINGS[verb]} A maintainer of the project gives such roles.")
+        giver = "An operator of the platform" if verb is Verb.OPERATE else "A maintainer of the project"
+        raise NotPermitted(f"You may not {verb} here: {MEANINGS[verb]} {giver} gives such roles.")
 
     def require_change(self, made_by: str) -> None:
         """Raise NotPermitted unless it may change what a user has made: its own, or everybody's."""

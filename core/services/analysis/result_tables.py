@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from common.errors import UnknownSimulation
-from core.domain.access.scopes import Caller
+from core.domain.access.scopes import PLATFORM, Caller
 from core.domain.results.declared_results import DeclaredFailure, DeclaredResults, declared_results
 from core.domain.results.distribution import RunningDistributions
 from core.domain.results.intervals import Bounds
@@ -120,7 +120,10 @@ class ResultTables:
                 row = simulations.find(c, caller.reading, id)
                 stage = store.newest_stage(c, id)
         except UnknownSimulation:
-            self._forget(id)
+            with self._database.read() as c:
+                gone = not simulations.found(c, PLATFORM, [id])
+            if gone:  # for everybody: a request of another project drops nothing
+                self._forget(id)
             raise
         with self._lock:
             table = self._tables.get(id)
