@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 from api.credentials import credential_of, is_right, session_of
 from common.client_addresses import Network, address_of
 from common.errors import BadRequest
-from core.domain.access.identities import Grant, ProjectMembership, ProjectState, UserIdentity
+from core.domain.access.identities import Grant, ProjectMembership, ProjectState, UserIdentity, legacy_identity
 from core.domain.access.roles import AccessRole
 from core.domain.access.scopes import DEFAULT_PROJECT
 from core.services.access.accounts import Accounts
@@ -45,6 +45,9 @@ class Identification(Protocol):
     def identify(self, environ: Mapping[str, object]) -> UserIdentity | None:
         """Return who a request is; None: its credential is nobody's, or it has none."""
 
+    def legacy(self) -> UserIdentity | None:
+        """Return who a request of API 1.0 without a credential is; None: nobody."""
+
     def project_state(self, name: str) -> ProjectState | None:
         """Return the state of a project; None if there is none of this name."""
 
@@ -73,6 +76,9 @@ class OneToken:
         """Compare with the token."""
         return self._everybody if not self._token or is_right(credential_of(environ), self._token) else None
 
+    def legacy(self) -> None:
+        """Nobody, where others need the token."""
+
     def project_state(self, name: str) -> ProjectState | None:
         """There is one."""
         return ProjectState.OPEN if name == DEFAULT_PROJECT else None
@@ -91,11 +97,16 @@ class ByAccounts:
     accounts, open_to_all = True, False
 
     def __init__(
-        self, authentication: UserAuthentication, accounts: Accounts, proxies: Collection[Network] = ()
+        self,
+        authentication: UserAuthentication,
+        accounts: Accounts,
+        proxies: Collection[Network] = (),
+        legacy_project: str = "",
     ) -> None:
         self._authentication = authentication
         self._accounts = accounts
         self._proxies = proxies
+        self._legacy_project = legacy_project
 
     def recall(self, environ: Mapping[str, object]) -> tuple[UserIdentity | None] | None:
         """Return what was found in the last second; without a credential, nobody."""
@@ -111,6 +122,11 @@ class ByAccounts:
             str(environ.get("REMOTE_ADDR", "")), str(environ.get("HTTP_X_FORWARDED_FOR", "")), self._proxies
         )
         return self._authentication.identify(sent.value, address, session=not sent.bearer)
+
+    def legacy(self) -> UserIdentity | None:
+        """Return the submitter of the project that the operator has named for such requests, unless that is closed."""
+        name = self._legacy_project
+        return legacy_identity(name) if name and self.project_state(name) is ProjectState.OPEN else None
 
     def project_state(self, name: str) -> ProjectState | None:
         """Look the project up."""

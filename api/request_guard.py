@@ -74,12 +74,7 @@ def check_head(
     """
     authority = environ.get("HTTP_HOST", "")
     host, origin = host_of(authority), environ.get("HTTP_ORIGIN")
-    legacy = (
-        host == LEGACY_HOST
-        and environ["REQUEST_METHOD"] == "POST"
-        and environ.get("PATH_INFO") in LEGACY_PATHS
-        and origin is None
-    )
+    legacy = host == LEGACY_HOST and _is_legacy(environ) and origin is None
     if host not in names and not legacy:
         return Misdirected()
     if origin is not None and origin.lower() not in origins(environ["wsgi.url_scheme"], host, authority.lower()):
@@ -106,6 +101,10 @@ def check_head(
 _INVITATION_LINE = re.compile(r"POST /v1/users/[a-z0-9-]{1,40}/tokens")
 
 
+def _is_legacy(environ: "WSGIEnvironment") -> bool:
+    return environ["REQUEST_METHOD"] == "POST" and environ.get("PATH_INFO") in LEGACY_PATHS
+
+
 def _line(environ: "WSGIEnvironment") -> str:
     return f"{environ['REQUEST_METHOD']} {environ.get('PATH_INFO', '')}"
 
@@ -119,6 +118,8 @@ def _let_in(environ: "WSGIEnvironment", identification: Identification, *, io: b
         [identity] = known if known is not None else (identification.identify(environ),)
         if identity is None and identification.accounts and _INVITATION_LINE.fullmatch(_line(environ)):
             identity = None if credential_of(environ).value else ANYBODY
+        if identity is None and identification.accounts and _is_legacy(environ) and not credential_of(environ).value:
+            identity = identification.legacy()
         if identity is not None and (identity.by == "nothing" or is_meant(environ)):
             take_project(environ)
             environ[IDENTITY] = identity

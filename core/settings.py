@@ -166,6 +166,9 @@ class Settings:
     #: ``yes``: people sign in, and what they have belongs to projects (docs/accounts.md). Without, all who have the
     #: token are one person.
     multi_user: bool = False
+    #: The project in which requests of API 1.0 without a token submit, on a platform where people sign in. Without it,
+    #: they need a token.
+    legacy_project: str = ""
     #: ``yes``: serve every client without a token, for a trial in a closed network.
     anonymous: bool = False
     #: ``auto``: the strongest sandbox of this machine, refusing models with code if it is weak; ``none``: no sandbox.
@@ -253,6 +256,8 @@ class Settings:
             _ = settings.usage_prices
         except ValueError as error:
             raise ValueError(f"{PREFIX}PRICES: {error}") from None
+        if settings.legacy_project and not settings.multi_user:
+            raise ValueError(f"{PREFIX}LEGACY_PROJECT: there are projects with {PREFIX}MULTI_USER=yes alone")
         if settings.token and (fault := token_fault(settings.token)):
             raise ValueError(f"{PREFIX}TOKEN: {fault}")
         for name in ("body_rate", "bodies"):

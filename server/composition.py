@@ -234,7 +234,7 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
     if settings.multi_user:
         access, proxies = platform.access, networks(settings.trusted_proxies)
         first_operator.begin(access.accounts, settings.home.resolve(), settings.token)
-        identities = identification.ByAccounts(access.authentication, access.accounts, proxies)
+        identities = identification.ByAccounts(access.authentication, access.accounts, proxies, settings.legacy_project)
     spool = settings.home.resolve() / "uploads"
     spool.mkdir(parents=True, exist_ok=True)
     flask = application.create(

@@ -17,8 +17,10 @@ from core.services.analysis.result_tables import ResultTables
 from core.services.datasets.file_sources import Sources
 from core.services.datasets.scenario_specs import ScenarioSpecs
 from core.services.platform import Platform
+from core.settings import Settings
+from server import composition as root
 from tests.api.conftest import LeasingWorker
-from tests.api.people import MODEL, People, own
+from tests.api.people import MODEL, OPERATOR, People, own
 from tests.waiting import until
 
 
@@ -189,6 +191,29 @@ def test_the_request_of_1_0_needs_a_token(people: People) -> None:
         assert people.ask("", "POST", path, data=body).status_code == 401
         assert people.ask("red viewer", "POST", path, data=body).status_code == 403
         assert people.ask("red submitter", "POST", path, data=body).status_code == 201
+
+
+def test_the_request_of_1_0_without_a_token_submits_in_the_project_that_the_operator_names(
+    people: People, platform: Platform, settings: Settings
+) -> None:
+    named = replace(settings, token=OPERATOR, multi_user=True, legacy_project="red")
+    open_to_1_0 = People(root.create_flask(platform, named, {"level": 3, "missing": []}), people.tokens)
+    body = '{"runtimePath": "python", "model_data": "noop"}'
+    sent = open_to_1_0.ask("", "POST", "/1.0/simluation/tests", data=body)
+    assert sent.status_code == 201, sent.text
+    seen = people.ask("red viewer", "GET", f"/v1/simulations/{sent.json['id']}").json
+    assert seen["submitted_by"] == "legacy"
+    assert people.ask("blue viewer", "GET", f"/v1/simulations/{sent.json['id']}").status_code == 404
+    for credential in ("wt_none", "blue viewer"):  # who sends one is who it says
+        refused = open_to_1_0.ask(credential, "POST", "/1.0/simluation/tests", data=body)
+        assert refused.status_code == (401 if credential == "wt_none" else 403)
+    elsewhere = open_to_1_0.ask("", "POST", "/1.0/simluation/tests?project=blue", data=body)
+    assert elsewhere.status_code == 404
+    for method, path in (("GET", "/v1/simulations"), ("POST", "/v1/simulations"), ("GET", "/1.0/simluation/tests")):
+        assert open_to_1_0.ask("", method, path).status_code == 401
+    assert people.ask("operator", "POST", "/v1/users", json={"name": "legacy"}).status_code == 409
+    assert people.ask("operator", "POST", "/v1/projects/red/close").status_code == 200
+    assert open_to_1_0.ask("", "POST", "/1.0/simluation/tests", data=body).status_code == 401
 
 
 def test_without_accounts_their_routes_say_so(client: FlaskClient) -> None:

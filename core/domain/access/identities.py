@@ -107,6 +107,18 @@ class UserIdentity:
         return Caller(scope, principal, address, verbs, self.user, self.grant != Grant(), self.credential)
 
 
+#: The user in records of what requests without a token submit; nobody may have the name.
+LEGACY_USER = "legacy"
+
+
+def legacy_identity(project: str) -> UserIdentity:
+    """Return who a request of API 1.0 without a token is: a submitter in one project, who may do nothing else."""
+    membership = {project: ProjectMembership(AccessRole.SUBMITTER)}
+    return UserIdentity(
+        LEGACY_USER, memberships=membership, grant=Grant(project, verbs=frozenset({Verb.SUBMIT})), by="nothing"
+    )
+
+
 def check_name(name: str, what: str) -> None:
     """Raise Invalid for a text that cannot be the name of a project or a user."""
     if not NAME.fullmatch(name):

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from common.errors import Invalid, NameTaken, NotPermitted, Unauthorized, UnknownProject, UnknownToken, UnknownUser
 from common.ids import new_id
 from core.domain.access.credentials import INVITATION_PREFIX, SESSION_PREFIX, digest_of, is_well_formed, new_credential
-from core.domain.access.identities import MEMBERS, ProjectState, UserIdentity, check_gives, check_name
+from core.domain.access.identities import LEGACY_USER, MEMBERS, ProjectState, UserIdentity, check_gives, check_name
 from core.domain.access.roles import AccessRole, Verb
 from core.domain.access.scopes import DEFAULT_PROJECT, NOWHERE, Caller
 from core.store import accounts as store
@@ -21,7 +21,7 @@ INVITATION_LIFE, SESSION_LIFE = 7 * 86_400.0, 30 * 86_400.0
 #: The operator that a platform begins with.
 FIRST_OPERATOR = "operator"
 #: Names that nobody gets: they mean something where names of users are shown.
-RESERVED_NAMES = frozenset({"local", "platform", "legacy"})
+RESERVED_NAMES = frozenset({"local", "platform", LEGACY_USER})
 #: Name of the token that the operator has set himself.
 OWN_TOKEN = "WINDTUNNEL_TOKEN"
 #: Lock under which projects, users and members are made, so that each is made once.
