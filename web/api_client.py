@@ -46,8 +46,14 @@ def path_of(*segments: str) -> str:
 
 
 def path_of_reference(kind: str, reference: str, *rest: str) -> str:
-    """Return the path of a model or a dataset, which may be another project's: ``team-a/brake``."""
-    return path_of(kind, *reference.split("/", 1), *rest)
+    """Return the path of a model or a dataset, which may be another project's: ``team-a/brake``.
+
+    That has a version there: without one, ``x/content`` would be read as the content of x.
+    """
+    project, slash, name = reference.partition("/")
+    if not slash:
+        return path_of(kind, reference, *rest)
+    return path_of(kind, project, name if "@" in name else f"{name}@latest", *rest)
 
 
 class ApiClient:

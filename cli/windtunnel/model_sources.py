@@ -58,8 +58,10 @@ def source_of(model: str | os.PathLike[str]) -> Source:
         return LocalModel(path)
     if _REFERENCE.match(text):
         return ReferencedModel(text)
-    folder, slash, _ = text.rpartition("/")
-    is_shared = bool(slash) and _PROJECT.fullmatch(folder) is not None and not os.path.exists(folder)
+    folder, slash, name = text.rpartition("/")
+    # `missing/file.py` is a file that is not there; a shared model with such a name has a version: `team-a/brake.py@1`.
+    is_shared = _PROJECT.fullmatch(folder) is not None and not os.path.exists(folder)
+    is_shared = is_shared and ("@" in name or "." not in name)
     if not isinstance(model, str) or (slash and not is_shared) or text.startswith((".", "~")):
         raise WindtunnelError(f"There is no file {text}.")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,199}", text.rpartition("/")[2]):

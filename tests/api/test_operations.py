@@ -163,7 +163,7 @@ def operations_of(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 #: Operations whose JSON also has a picture or tables; clients get the JSON, because it is documented first.
-WITH_OTHER_FORMATS = {"get_task_replay", "get_simulation_sweep", "get_project_usage", "get_usage"}
+WITH_OTHER_FORMATS = {"get_task_replay", "get_simulation_sweep", "get_project_usage", "get_usage", "list_audit_entries"}
 
 
 def test_an_operation_has_one_kind_of_body_and_one_kind_of_success(client: FlaskClient) -> None:

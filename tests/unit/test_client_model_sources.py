@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from windtunnel._sync.transport import path
 from windtunnel.errors import WindtunnelError
 from windtunnel.model_sources import (
     LocalModel,
@@ -94,3 +95,24 @@ def test_a_program_in_a_folder_can_be_executed_in_its_archive(tmp_path: Path) ->
     with zipfile.ZipFile(pack(tmp_path / "folder", tmp_path / "packed")) as archive:
         modes = {entry.filename: entry.external_attr >> 16 for entry in archive.infolist()}
     assert modes == {"notes": 0o644, "run.sh": 0o755}
+
+
+def test_a_project_and_a_name_are_a_shared_model_unless_they_look_like_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for text in ("team-a/brake", "team-a/brake@gold", "team-a/brake.py@1", "t/b"):
+        assert source_of(text) == StoredModel(text)
+    for text in ("missing/file.py", "Team/brake", "team-a/sub/brake", "/team-a", "./team-a", "team-a/", "../brake"):
+        with pytest.raises(WindtunnelError, match=r"There is no file|neither a file nor"):
+            source_of(text)
+    (tmp_path / "team-a").mkdir()
+    with pytest.raises(WindtunnelError, match="There is no file"):
+        source_of("team-a/brake")
+
+
+def test_a_shared_reference_is_no_path_of_something_else() -> None:
+    assert path("models", "x/content") == "/v1/models/x%2Fcontent@latest"
+    assert path("datasets", "x/versions@2", "files") == "/v1/datasets/x%2Fversions@2/files"
+    assert path("models", "x/brake", "shares", "y") == "/v1/models/x%2Fbrake/shares/y"
+    assert (path("models"), path("models", "brake")) == ("/v1/models", "/v1/models/brake")

@@ -270,7 +270,11 @@ def path(*segments: object) -> str:
             raise WindtunnelError(f"{segment!r:.200} is not a name or an id; give its `id` or its `name`.")
         if segment in {"", ".", ".."}:  # a client or a server would resolve dots to another address
             raise WindtunnelError(f"{segment!r} is not a name or an id.")
-    return "/v1/" + "/".join(quote(str(segment), safe="@:") for segment in segments)
+    words = [str(segment) for segment in segments]
+    if words[0] in {"models", "datasets"} and "/" in "".join(words[1:2]) and "@" not in words[1]:
+        if words[2:3] != ["shares"]:  # of which a name alone is all versions
+            words[1] += "@latest"  # else `x/content` would be read as the content of x
+    return "/v1/" + "/".join(quote(word, safe="@:") for word in words)
 
 
 def refused(response: httpx.Response) -> Refused:
