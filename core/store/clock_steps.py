@@ -63,6 +63,7 @@ TIMES: Mapping[str, tuple[Time, str]] = {
     "ranges.moved_at": (Time.BEGIN, "state='leased'"),
     "idempotency.expires_at": (Time.END, "expires_at>0"),
     "leaders.until": (Time.RECORD, ""),  # renewed before it could be shifted; an election bounds it by its term
+    "shares.created_at": (Time.RECORD, ""),
     "uploads.created_at": (Time.RECORD, ""),
     "uploads.expires_at": (Time.END, "expires_at>0"),
     "uploads.held_until": (Time.END, "held_until>0"),
