@@ -56,18 +56,21 @@ def parts_of(interval: OpenInterval, end: IntervalEnd) -> list[IntervalPart]:
     """
     gap = max(0.0, end.now - interval.marked_at)
     known = max(interval.marked_at, min(end.heard_at, end.now))
+    result_at = end.result_at
     if gap <= LATE_MARK:
         rest = gap if end.lost else 0.0
         added = gap
     else:
         rest = min(ASSUMED_SECONDS, end.now - known)
         added = known - interval.marked_at + rest
+        # A platform that was away sums up late what had arrived before: nothing came after the last sign.
+        result_at = None if result_at is None else min(result_at, known)
     total = interval.milliseconds + round(added * 1000)
     certain = total - min(round(rest * 1000), total)
     begin = interval.marked_at - interval.milliseconds / 1000
     kept = total
     if end.lost:
-        kept = 0 if end.result_at is None else min(max(round((end.result_at - begin) * 1000), 0), total)
+        kept = 0 if result_at is None else min(max(round((result_at - begin) * 1000), 0), total)
     return list(_parts(begin, total, certain, kept))
 
 
