@@ -1,10 +1,18 @@
 """References to what another project shares: ``team-a/brake@gold`` is the version gold of what team-a calls brake."""
 
+from core.domain.access.scopes import Scope
+
 
 def split_reference(ref: str) -> tuple[str, str]:
     """Return the project that a reference names, or an empty text, and the rest of it."""
     project, _, rest = ref.rpartition("/")
     return project, rest
+
+
+def scope_of_owner(name: str, scope: Scope) -> tuple[Scope, str]:
+    """Return the scope of the project that a name begins with, or else ``scope``, and the name within it."""
+    owner, rest = split_reference(name)
+    return Scope(owner) if owner else scope, rest
 
 
 def local_reference(ref: str, project: str | None) -> str:

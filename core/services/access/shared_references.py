@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from common.errors import Invalid
-from core.domain.access.references import local_reference, split_reference
+from core.domain.access.references import local_reference, scope_of_owner, split_reference
 from core.domain.access.scopes import Caller, ReadScope, Scope
 from core.domain.access.shared_kinds import SharedKind
 from core.store import shares
@@ -19,9 +19,9 @@ def scope_of_name(c: Connection, caller: Caller, kind: SharedKind, ref: str) -> 
     Raise Invalid for a name that several projects share.
     """
     project = caller.scope.project
-    owner, rest = split_reference(local_reference(ref, project))
     if not project:
-        return Scope(owner) if owner else caller.scope, rest
+        return scope_of_owner(ref, caller.scope)
+    owner, rest = split_reference(local_reference(ref, project))
     if not owner:
         owners = shares.owners(c, project, kind, rest.partition("@")[0])
         if len(owners) > 1:

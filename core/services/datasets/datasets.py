@@ -25,7 +25,7 @@ from common.errors import (
 )
 from common.ids import new_id
 from common.near_names import name_list, near_names, suggestion
-from core.domain.access.references import local_reference, shared_name, split_reference
+from core.domain.access.references import local_reference, scope_of_owner, shared_name
 from core.domain.access.roles import Verb
 from core.domain.access.scopes import Caller, Scope, work_of
 from core.domain.access.shared_kinds import SharedKind
@@ -229,8 +229,8 @@ class Datasets:
     def keep(c: Connection, scope: Scope, dataset: Dataset) -> None:
         """Lock a dataset against deletion until the transaction ends. Raise UnknownDataset if it was deleted."""
         registered = dataset.declared.extends is not None
-        owner, name = split_reference(dataset.name)
-        if registered and not store.lock_version(c, Scope(owner) if owner else scope, name, int(dataset.version)):
+        scope, name = scope_of_owner(dataset.name, scope)
+        if registered and not store.lock_version(c, scope, name, int(dataset.version)):
             raise UnknownDataset(f"The dataset {dataset.name}@{dataset.version} was deleted a moment ago.")
 
     @staticmethod

@@ -16,8 +16,8 @@ import msgspec
 
 from common.errors import NotFound
 from common.ids import digest_of
-from core.domain.access.references import split_reference
-from core.domain.access.scopes import Caller, Scope
+from core.domain.access.references import scope_of_owner
+from core.domain.access.scopes import Caller
 from core.domain.results.archive import ArchiveMember
 from core.domain.submissions.provenance import Provenance, ResolvedModel
 from core.services.uploads.models import key_of
@@ -134,8 +134,8 @@ class ArchiveExtras:
     def _file_of(self, caller: Caller, model: ResolvedModel) -> str:
         """Return the name of the model's file, whose suffix shows its format; without folders and odd characters."""
         with self._database.read() as c:
-            owner, _ = split_reference(model.name)
-            row = models.find(c, Scope(owner) if owner else caller.scope, model.digest or "")
+            scope, _ = scope_of_owner(model.name, caller.scope)
+            row = models.find(c, scope, model.digest or "")
         path = shipped().get(model.name)
         name = (row.filename if row is not None else path and path.name) or model.name
         return re.sub(r"[^A-Za-z0-9._-]+", "-", name.rpartition("/")[2])[-100:].strip(".-") or "model"

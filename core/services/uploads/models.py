@@ -25,7 +25,7 @@ from common.errors import (
 from common.file_reading import refuse_unreadable
 from common.ids import new_id
 from common.near_names import near_names, suggestion
-from core.domain.access.references import local_reference, shared_name, split_reference
+from core.domain.access.references import local_reference, scope_of_owner, shared_name
 from core.domain.access.roles import Verb
 from core.domain.access.scopes import Caller, Scope
 from core.domain.access.shared_kinds import SharedKind
@@ -354,8 +354,8 @@ class Models:
     @staticmethod
     def keep(c: Connection, scope: Scope, model: Model) -> None:
         """Lock a model against deletion until the transaction ends. Raise UnknownModel if it was deleted."""
-        owner, _ = split_reference(model.name)
-        if not model.baseline and not store.hold(c, Scope(owner) if owner else scope, model.digest):
+        scope, _ = scope_of_owner(model.name, scope)
+        if not model.baseline and not store.hold(c, scope, model.digest):
             raise UnknownModel(f"The model {model.name} was deleted a moment ago.")
 
     def sweep(self) -> int:
