@@ -22,6 +22,7 @@ from core.services.service_groups import (
     FileServices,
     OperationServices,
     PipelineServices,
+    SignInServices,
     SubmissionServices,
 )
 
@@ -43,6 +44,7 @@ class Context:
     identification: Identification = field(default_factory=lambda: OneToken(""))
     #: None on a platform without accounts.
     access: AccessServices | None = None
+    sign_in: SignInServices | None = None
     max_upload: int = 4 << 30
     spool: Path | None = None
     heartbeat: float = 15.0
@@ -90,6 +92,14 @@ def submission_services() -> SubmissionServices:
 def analysis_services() -> AnalysisServices:
     """Return the current application's services of results."""
     return context().analysis
+
+
+def sign_in_services() -> SignInServices:
+    """Return the current application's services of sign-in; raise AccountsOff where there are no accounts."""
+    services = context().sign_in
+    if services is None:
+        raise AccountsOff
+    return services
 
 
 def access_services() -> AccessServices:

@@ -11,8 +11,14 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
 COOKIE = "windtunnel_session"
+#: What a browser keeps until it comes back from an identity provider, and after a sign-in with a password.
+TICKET_COOKIE, BROWSER_COOKIE = "windtunnel_sign_in", "windtunnel_browser"
+#: Seconds for which it keeps them.
+TICKET_TTL, BROWSER_TTL = 600, 400 * 86_400
 #: Seconds for which a browser keeps the cookie.
 SESSION_TTL = 30 * 86_400
+#: Path to which a password is sent in a body.
+PASSWORD_FORM = "/v1/sign-in/password"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -56,10 +62,10 @@ def is_right(sent: Credential, token: str) -> bool:
     return hmac.compare_digest(sent.value, (token if sent.bearer else session_of(token)).encode())
 
 
-def cookie_of(header: str) -> str:
-    """Return the session cookie of a Cookie header; empty if it has none, or cannot be parsed."""
+def cookie_of(header: str, name: str = COOKIE) -> str:
+    """Return the session cookie, or another one, of a Cookie header; empty if it has none, or cannot be parsed."""
     try:
-        morsel = SimpleCookie(header).get(COOKIE)
+        morsel = SimpleCookie(header).get(name)
     except CookieError:
         return ""
     return morsel.value if morsel is not None else ""
@@ -67,6 +73,20 @@ def cookie_of(header: str) -> str:
 
 def set_cookie(session: str, *, secure: bool) -> str:
     """Return the Set-Cookie header that begins a session; an empty text ends it."""
-    lifetime = f"Max-Age={SESSION_TTL if session else 0}"
-    attributes = ["Path=/", lifetime, "HttpOnly", "SameSite=Strict", *(["Secure"] if secure else [])]
-    return "; ".join([f"{COOKIE}={session}", *attributes])
+    return _set(COOKIE, session, SESSION_TTL, "Strict", secure=secure)
+
+
+def set_ticket(ticket: str, *, secure: bool) -> str:
+    """Return the Set-Cookie header of a sign-in that has begun; empty: ended. It comes back from another site (Lax)."""
+    return _set(TICKET_COOKIE, ticket, TICKET_TTL, "Lax", secure=secure)
+
+
+def set_browser(browser: str, *, secure: bool) -> str:
+    """Return the Set-Cookie header by which a browser is known."""
+    return _set(BROWSER_COOKIE, browser, BROWSER_TTL, "Strict", secure=secure)
+
+
+def _set(name: str, value: str, seconds: int, same_site: str, *, secure: bool) -> str:
+    lifetime = f"Max-Age={seconds if value else 0}"
+    attributes = ["Path=/", lifetime, "HttpOnly", f"SameSite={same_site}", *(["Secure"] if secure else [])]
+    return "; ".join([f"{name}={value}", *attributes])

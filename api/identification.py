@@ -14,8 +14,8 @@ from common.errors import BadRequest
 from core.domain.access.identities import Grant, ProjectMembership, ProjectState, UserIdentity, legacy_identity
 from core.domain.access.roles import AccessRole
 from core.domain.access.scopes import DEFAULT_PROJECT
-from core.services.access.accounts import Accounts
 from core.services.access.authentication import UserAuthentication
+from core.services.access.browser_sessions import BrowserSessions
 
 #: Keys of the WSGI environment: no header of a client has such a name.
 IDENTITY, PROJECT = "windtunnel.identity", "windtunnel.project"
@@ -99,12 +99,12 @@ class ByAccounts:
     def __init__(
         self,
         authentication: UserAuthentication,
-        accounts: Accounts,
+        sessions: BrowserSessions,
         proxies: Collection[Network] = (),
         legacy_project: str = "",
     ) -> None:
         self._authentication = authentication
-        self._accounts = accounts
+        self._sessions = sessions
         self._proxies = proxies
         self._legacy_project = legacy_project
 
@@ -134,11 +134,11 @@ class ByAccounts:
 
     def begin_session(self, identity: UserIdentity) -> str:
         """Keep a session that may do what its token may."""
-        return self._accounts.begin_session(identity)
+        return self._sessions.begin(identity)
 
     def end_session(self, identity: UserIdentity) -> None:
         """Revoke the session."""
-        self._accounts.end_session(identity)
+        self._sessions.end(identity)
 
 
 def take_project(environ: dict[str, object]) -> None:

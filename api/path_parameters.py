@@ -42,6 +42,10 @@ PARAMETERS: Mapping[tuple[str, str], tuple[str, str | int]] = {
     ("projects", "token"): ("Id of the token, as in the list of tokens.", EXAMPLE_ID),
     ("users", "user"): ("Name of the user.", "ada"),
     ("users", "token"): ("Id of the token or the session, as in the list of tokens.", EXAMPLE_ID),
+    ("users", "passkey"): ("Id of the passkey, as in the list of ways to sign in.", "dGhlIHBhc3NrZXk"),
+    ("users", "provider"): ("Name of the identity provider.", "company"),
+    ("sign-in", "provider"): ("Name of the identity provider.", "company"),
+    ("sign-in", "code"): ("The code that the program shows.", "BCDF-GHJK"),
     ("problems", "slug"): ("Name of the problem type: the last part of its address.", "unknown-dataset"),
 }
 

@@ -97,8 +97,11 @@ def check_head(
     return None
 
 
-#: The request by which a new user gets his first token, for his invitation.
-_INVITATION_LINE = re.compile(r"POST /v1/users/[a-z0-9-]{1,40}/tokens")
+#: Requests of who has no credential yet: his invitation for his first token, and the ways to sign in.
+_BEGINNING_LINES = re.compile(
+    r"POST /v1/users/[a-z0-9-]{1,40}/tokens|GET /v1/sign-in|POST /v1/sign-in/(?:password|invitation|passkey|"
+    r"passkey/question|devices|devices/tokens|providers/[a-z0-9-]{1,40}(?:/answer)?)"
+)
 
 
 def _is_legacy(environ: "WSGIEnvironment") -> bool:
@@ -116,8 +119,8 @@ def _let_in(environ: "WSGIEnvironment", identification: Identification, *, io: b
         if known is None and not io:
             return None
         [identity] = known if known is not None else (identification.identify(environ),)
-        if identity is None and identification.accounts and _INVITATION_LINE.fullmatch(_line(environ)):
-            identity = None if credential_of(environ).value else ANYBODY
+        if identity is None and _BEGINNING_LINES.fullmatch(_line(environ)):  # a cookie may have expired
+            identity = None if (sent := credential_of(environ)).bearer and sent.value else ANYBODY
         if identity is None and identification.accounts and _is_legacy(environ) and not credential_of(environ).value:
             identity = identification.legacy()
         if identity is not None and (identity.by == "nothing" or is_meant(environ)):

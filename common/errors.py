@@ -70,6 +70,14 @@ class NameTaken(PlatformError):
     """This name is taken, or was once, and names are not used again. Choose another one."""
 
 
+class SignInRefused(PlatformError):
+    """The sign-in was not accepted; the detail says why. Begin it again."""
+
+
+class ProviderUnavailable(PlatformError):
+    """The identity provider does not answer. Try again shortly; a token or a passkey works meanwhile."""
+
+
 class AccountsOff(PlatformError):
     """This platform has no accounts. Its operator starts it with them: `WINDTUNNEL_MULTI_USER=yes`."""
 
@@ -92,6 +100,18 @@ class UnknownUser(NotFound):
 
 class UnknownToken(NotFound):
     """There is no token with this id. `GET /v1/projects/{project}/tokens` lists those of a project."""
+
+
+class UnknownProvider(NotFound):
+    """There is no identity provider of this name. `GET /v1/sign-in` lists them."""
+
+
+class UnknownPasskey(NotFound):
+    """There is no passkey with this id. `GET /v1/users/{user}/sign-in-methods` lists those of a user."""
+
+
+class UnknownDevice(NotFound):
+    """Nothing waits for this code: it was mistyped, answered, or is too old. Begin again on the device."""
 
 
 class UnknownComparison(NotFound):
@@ -288,6 +308,10 @@ class TooManyBodies(PlatformError):
 
 class TooManyGuesses(PlatformError):
     """Too many requests with a wrong token have come from your address. Try again after `Retry-After` seconds."""
+
+
+class TooManyPasswords(PlatformError):
+    """Too many wrong passwords of this user were tried. Try again after `Retry-After` seconds, or in another way."""
 
 
 class TooManyWaits(PlatformError):

@@ -166,6 +166,9 @@ class Settings:
     #: ``yes``: people sign in, and what they have belongs to projects (docs/accounts.md). Without, all who have the
     #: token are one person.
     multi_user: bool = False
+    #: JSON file of the identity providers that people sign in with (docs/sign-in.md). Empty:
+    #: ``identity-providers.json`` under ``home``, which need not exist.
+    identity_providers: str = ""
     #: The project in which requests of API 1.0 without a token submit, on a platform where people sign in. Without it,
     #: they need a token.
     legacy_project: str = ""
@@ -323,6 +326,11 @@ class Settings:
     def objects(self) -> str:
         """URL of the object store."""
         return self.object_store_url or f"file://{self.home.resolve() / 'objects'}"
+
+    @property
+    def identity_providers_file(self) -> Path:
+        """JSON file of identity providers; it need not exist."""
+        return Path(self.identity_providers) if self.identity_providers else self.home / "identity-providers.json"
 
     @property
     def connections_file(self) -> Path:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common.client_addresses import networks
+from core.domain.access import identity_providers
 from core.settings import Settings
 from core.store.database import Database
 from datasets.objectstore import ObjectStore, open_store
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
     from flask import Flask
 
+    from core.domain.access.identity_providers import IdentityProvider
     from core.services.platform import Platform
     from datasets.model_origins.config import OriginConfig
     from datasets.nodecache.node_cache import NodeCache
@@ -61,6 +63,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             lease_ttl=settings.lease_ttl.total_seconds(),
             upload_ttl=settings.upload_ttl.total_seconds(),
             audit_retention=settings.audit_retention.total_seconds(),
+            identity_providers=identity_providers_of(settings),
             max_unpacked=settings.max_unpacked,
             installer=InstallerOptions(
                 indexes=settings.package_indexes,
@@ -116,6 +119,17 @@ def connections_of(settings: Settings) -> "Mapping[str, Connection]":
     from datasets.objectstore import connections
 
     return connections.load(settings.connections_file)
+
+
+def identity_providers_of(settings: Settings) -> "Mapping[str, IdentityProvider]":
+    """Return the identity providers of ``IDENTITY_PROVIDERS``, by name. Raise ValueError."""
+    file = settings.identity_providers_file
+    if not settings.multi_user or not (settings.identity_providers or file.exists()):
+        return {}
+    try:
+        return identity_providers.parse(file.read_bytes())
+    except OSError as error:
+        raise ValueError(f"the file {file} (IDENTITY_PROVIDERS) cannot be read: {error.strerror}") from None
 
 
 def model_origins_of(settings: Settings) -> "OriginConfig":
@@ -234,7 +248,9 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
     if settings.multi_user:
         access, proxies = platform.access, networks(settings.trusted_proxies)
         first_operator.begin(access.accounts, settings.home.resolve(), settings.token)
-        identities = identification.ByAccounts(access.authentication, access.accounts, proxies, settings.legacy_project)
+        identities = identification.ByAccounts(
+            access.authentication, platform.sign_in.sessions, proxies, settings.legacy_project
+        )
     spool = settings.home.resolve() / "uploads"
     spool.mkdir(parents=True, exist_ok=True)
     flask = application.create(
@@ -253,6 +269,7 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
             sandbox=confinement or {},
             identification=identities,
             access=platform.access if settings.multi_user else None,
+            sign_in=platform.sign_in if settings.multi_user else None,
             proxies=networks(settings.trusted_proxies),
             checks=checks(platform) | {"disk": lambda: disk_problem(settings.home)},
         )

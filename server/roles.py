@@ -73,7 +73,7 @@ def runner_api(settings: Settings) -> int:
 
 def create_api(settings: Settings, on_end: Callable[[Callable[[], None]], None] = lambda _: None) -> "Gateway":
     """Build the public application; called by granian before it listens. ``on_end`` registers what ends with it."""
-    from api import context, request_audit, tus
+    from api import context, credentials, request_audit, tus
     from api.request_guard import encode_refusal, head_check
     from common.client_addresses import networks
     from server import composition
@@ -93,7 +93,7 @@ def create_api(settings: Settings, on_end: Callable[[Callable[[], None]], None] 
         limits=_body_limits(settings),
         answer=encode_refusal,
         rules=HeadRules(
-            delay=TokenCheck(identification, networks(settings.trusted_proxies), SIGN_IN),
+            delay=TokenCheck(identification, networks(settings.trusted_proxies), (SIGN_IN, credentials.PASSWORD_FORM)),
             refuse=head_check(settings.names, identification, is_page, io=False),
             observe=request_audit.refusal_observer(served),
             is_upload=tus.is_upload,

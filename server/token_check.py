@@ -19,14 +19,16 @@ LOOKUPS = 4
 class TokenCheck:
     """Waits for as long as the check of a request's token is delayed; the request is checked and served afterwards.
 
-    ``form``: the path of the form by which a browser sends the token in a body. Its content is not known here, so each
-    attempt counts as a wrong token.
+    ``forms``: the paths of the forms by which a browser sends a token or a password in a body. Their content is not
+    known here, so each attempt counts as a wrong token.
     """
 
-    def __init__(self, identification: Identification, proxies: Collection[Network] = (), form: str = "") -> None:
+    def __init__(
+        self, identification: Identification, proxies: Collection[Network] = (), forms: Collection[str] = ()
+    ) -> None:
         self._identification = identification
         self._proxies = proxies
-        self._form = form
+        self._forms = forms
         self._guesses = TokenGuesses()
         self._lookups = ThreadPoolExecutor(LOOKUPS, "token")
         self._waiting: Counter[str] = Counter()
@@ -36,7 +38,7 @@ class TokenCheck:
         if self._identification.open_to_all:
             return None
         sent = credential_of(environ)
-        by_form = environ["REQUEST_METHOD"] == "POST" and environ["PATH_INFO"] == self._form
+        by_form = environ["REQUEST_METHOD"] == "POST" and environ["PATH_INFO"] in self._forms
         if not (sent.value or by_form):
             return None
         loop = asyncio.get_running_loop()

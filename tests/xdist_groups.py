@@ -25,6 +25,7 @@ GROUPS: Mapping[str, str] = {
     "tests/system/test_cli.py": "platform 1",
     "tests/system/test_gang_commands.py": "platform 1",
     "tests/system/test_client.py": "platform 2",
+    "tests/system/test_sign_in.py": "platform 2",
     "tests/system/test_chaos.py": "platform 2",
     "tests/system/test_determinism.py": "platform 2",
     "tests/system/test_documented_commands.py": "platform 2",

@@ -42,6 +42,10 @@ OUTSIDE = frozenset(
         "platform.remove",
     }
     | {"own_tokens.show", "own_tokens.create", "own_tokens.revoke"}
+    | {"session.begin_with_provider", "session.end_with_provider", "session.invitation", "session.accept"}
+    | {"sign_in_methods.device", "sign_in_methods.answer_device", "sign_in_methods.end_device", "sign_in_methods.show"}
+    | {"sign_in_methods.set_password", "sign_in_methods.remove_password", "sign_in_methods.remove_passkey"}
+    | {"sign_in_methods.remove_provider"}
 )
 HEADERS = ("Location", "HX-Redirect", "HX-Push-Url", "HX-Replace-Url", "HX-Location")
 

@@ -13,7 +13,7 @@ _ADDRESS = re.compile(
 )
 _FORM = re.compile(r"<form\b[^>]*>")
 #: What is in no project.
-_OUTSIDE = re.compile(r"/(?:static/|docs|sign-in|sign-out|metrics|favicon)|//")
+_OUTSIDE = re.compile(r"/(?:static/|docs|sign-in|sign-out|invitation|device|metrics|favicon)|//")
 _NAMED_PROJECT = re.compile(r"[?&;]project=")
 
 

@@ -40,6 +40,29 @@ class AccountFields(msgspec.Struct, frozen=True):
     next: str | None = None
 
 
+class SignInFields(msgspec.Struct, frozen=True):
+    """The fields of the forms of sign-in; each form has some of them."""
+
+    user: str = ""
+    password: str = ""
+    current: str = ""
+    token: str = ""
+    invitation: str = ""
+    passkey: str = ""
+    provider: str = ""
+    code: str = ""
+    answer: str = ""
+    done: str = ""
+    next: str = "/"
+
+
+def sign_in_fields() -> SignInFields:
+    """Return the fields of the form of this request, or of a page's query, without spaces around all but passwords."""
+    sent = request.form if request.method == "POST" else request.args
+    fields = {name: value if name in ("password", "current") else value.strip() for name, value in sent.items()}
+    return msgspec.convert(fields, SignInFields)
+
+
 def account_fields() -> AccountFields:
     """Return the fields of the form of this request, without spaces around them."""
     fields = {name: value.strip() for name, value in request.form.items()}

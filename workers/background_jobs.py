@@ -85,7 +85,7 @@ class Jobs:
         self._services.staging.release(id)
 
     def sweep(self, what: str) -> None:
-        """Delete what is expired, unreferenced, unused or too old, end projects, and once a day recount quotas."""
+        """Delete what is expired, unreferenced, unused or too old, end projects, recount quotas, read groups again."""
         self._files.uploads.sweep()
         self._services.staging.sweep()
         self._services.deletion.sweep()
@@ -93,6 +93,7 @@ class Jobs:
         self._access.quotas.sweep()
         self._access.audit.sweep()
         self._access.project_ends.sweep()
+        self._access.provider_sign_ins.read_due()
 
     def replay(self, name: str) -> None:
         """Make the replay of ``simulation:task`` unless it exists."""

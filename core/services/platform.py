@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from core.authenticators.passwords import Passwords
+from core.domain.access.identity_providers import IdentityProvider
 from core.domain.scheduling.eligibility import Eligibility
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.usage.usage_sums import Prices
@@ -13,8 +15,13 @@ from core.notifications.notifier import Notifier
 from core.services.access.accounts import Accounts
 from core.services.access.audit import Audit
 from core.services.access.authentication import UserAuthentication
+from core.services.access.browser_sessions import BrowserSessions
+from core.services.access.device_sign_ins import DeviceSignIns
+from core.services.access.provider_sign_ins import ProviderSignIns
 from core.services.access.quotas import Quotas
 from core.services.access.shares import Shares
+from core.services.access.sign_in_methods import SignInMethods
+from core.services.access.sign_ins import SignIns
 from core.services.analysis.comparison import Comparison
 from core.services.analysis.distributions import Distributions
 from core.services.analysis.leaderboards import Leaderboards
@@ -61,6 +68,7 @@ from core.services.service_groups import (
     OperationServices,
     PipelineServices,
     SchedulingServices,
+    SignInServices,
     SubmissionServices,
 )
 from core.services.simulations.bulk import Bulk
@@ -105,6 +113,7 @@ class Platform:
     notifier: Notifier
     standstill: Standstill
     access: AccessServices
+    sign_in: SignInServices
     files: FileServices
     catalogue: CatalogueServices
     submissions: SubmissionServices
@@ -153,6 +162,7 @@ class PlatformOptions:
     model_origins: OriginConfig = field(default_factory=OriginConfig)
     installer: InstallerOptions = field(default_factory=InstallerOptions)
     packages: PackageOptions = field(default_factory=PackageOptions)
+    identity_providers: Mapping[str, IdentityProvider] = field(default_factory=dict)
     cache_nodes: Nodes = tuple
     roles: Callable[[], str | None] = lambda: None
 
@@ -184,6 +194,7 @@ def build(
         results=Results(database, store, changes),
     )
     standstill = Standstill(database, options.roles)
+    sign_in = _sign_in_services(database, options.identity_providers)
     files = _file_services(shared)
     catalogue = _catalogue_services(shared, files)
     resolver = Resolver(
@@ -226,7 +237,9 @@ def build(
                 ),
             ),
             job_usage=JobUsage(database),
+            provider_sign_ins=sign_in.provider_sign_ins,
         ),
+        sign_in=sign_in,
         files=files,
         catalogue=catalogue,
         submissions=submissions,
@@ -246,6 +259,17 @@ def build(
         jobs=_job_services(
             shared, files, catalogue.datasets, submissions, scheduling.staging, analysis.replays, outputs
         ),
+    )
+
+
+def _sign_in_services(database: Database, providers: Mapping[str, IdentityProvider]) -> SignInServices:
+    passwords = Passwords()
+    return SignInServices(
+        sessions=BrowserSessions(database),
+        sign_ins=SignIns(database, passwords),
+        sign_in_methods=SignInMethods(database, passwords),
+        provider_sign_ins=ProviderSignIns(database, providers),
+        device_sign_ins=DeviceSignIns(database),
     )
 
 

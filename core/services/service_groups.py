@@ -7,8 +7,13 @@ from core.notifications.notifier import Notifier
 from core.services.access.accounts import Accounts
 from core.services.access.audit import Audit
 from core.services.access.authentication import UserAuthentication
+from core.services.access.browser_sessions import BrowserSessions
+from core.services.access.device_sign_ins import DeviceSignIns
+from core.services.access.provider_sign_ins import ProviderSignIns
 from core.services.access.quotas import Quotas
 from core.services.access.shares import Shares
+from core.services.access.sign_in_methods import SignInMethods
+from core.services.access.sign_ins import SignIns
 from core.services.analysis.comparison import Comparison
 from core.services.analysis.distributions import Distributions
 from core.services.analysis.leaderboards import Leaderboards
@@ -65,6 +70,18 @@ class AccessServices:
     shares: Shares
     project_ends: ProjectEnds
     job_usage: JobUsage
+    provider_sign_ins: ProviderSignIns
+
+
+@dataclass(frozen=True, slots=True)
+class SignInServices:
+    """How people and their programs show who they are."""
+
+    sessions: BrowserSessions
+    sign_ins: SignIns
+    sign_in_methods: SignInMethods
+    provider_sign_ins: ProviderSignIns
+    device_sign_ins: DeviceSignIns
 
 
 @dataclass(frozen=True, slots=True)

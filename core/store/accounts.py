@@ -9,6 +9,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, s
 
 from common.errors import ProjectClosed
 from core.domain.access.identities import ProjectState
+from core.store import sign_ins
 from core.store.recording import note
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import members, projects, tokens, users
@@ -31,6 +32,7 @@ class UserRow(StoredRow, frozen=True, gc=False):
     state: str
     operator: int
     service: str | None
+    away_since: float | None
     invitation: str | None
     invited_until: float
     created_by: str
@@ -98,7 +100,7 @@ _CREDENTIAL = (
             bound_state=_BOUND.c.state,
         )
     )
-    .join(users, and_(users.c.name == tokens.c.user, users.c.state == "active"))
+    .join(users, and_(users.c.name == tokens.c.user, users.c.state == "active", users.c.away_since.is_(None)))
     .join(members, members.c.user == tokens.c.user, isouter=True)
     .join(projects, projects.c.name == members.c.member_of, isouter=True)
     .join(_BOUND, _BOUND.c.name == tokens.c.bound_to, isouter=True)
@@ -201,17 +203,19 @@ def leave(c: Connection, name: str, now: float) -> bool:
         return False
     c.execute(delete(members).where(members.c.user == name))
     c.execute(update(tokens).where(tokens.c.user == name, tokens.c.revoked_at.is_(None)).values(revoked_at=now))
+    sign_ins.forget_ways(c, name)
     return True
 
 
 # -- members
 
 
-def put_member(c: Connection, project: str, user: str, role: str, now: float) -> None:
-    """Give a user a role in a project, in place of the one that he has there."""
+def put_member(c: Connection, project: str, user: str, role: str, now: float, *, given_by: str | None = None) -> None:
+    """Give a user a role in a project, in place of the one that he has there; ``given_by``: an identity provider."""
     where = and_(members.c.member_of == project, members.c.user == user)
-    if c.execute(update(members).where(where).values(role=role).returning(members.c.user)).first() is None:
-        c.execute(insert(members).values(member_of=project, user=user, role=role, since=now))
+    changing = update(members).where(where).values(role=role, given_by=given_by)
+    if c.execute(changing.returning(members.c.user)).first() is None:
+        c.execute(insert(members).values(member_of=project, user=user, role=role, since=now, given_by=given_by))
 
 
 def drop_member(c: Connection, project: str, user: str, now: float) -> bool:

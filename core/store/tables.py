@@ -49,6 +49,9 @@ users = Table(
     Column("name", Text, primary_key=True),
     Column("state", Text, nullable=False),  # active | left: the row stays, so that no name is used again
     Column("operator", Integer, nullable=False, server_default="0"),
+    Column("operator_by", Text),  # the identity provider whose groups make him one; null: an operator did
+    Column("password", Text),  # its hash; null: there is none
+    Column("away_since", Float(53)),  # since when an identity provider does not stand for him
     Column("service", Text),  # the project whose service account it is; null: a person
     Column("invitation", Text),  # digest; null: it was used, or there is none
     Column("invited_until", Float(53), nullable=False, server_default="0"),
@@ -63,8 +66,73 @@ members = Table(
     Column("member_of", Text, primary_key=True),  # a project
     Column("user", Text, primary_key=True),
     Column("role", Text, nullable=False),
+    Column("given_by", Text),  # the identity provider whose groups give the role; null: a maintainer did
     Column("since", Float(53), nullable=False),
     Index("members_user", "user"),
+)
+
+# Sign-ins that have begun: what the answer is compared with. Each is taken once.
+sign_ins = Table(
+    "sign_ins",
+    metadata,
+    Column("id", Text, primary_key=True),  # the digest of what the browser sends back
+    Column("kind", Text, nullable=False),  # see core/store/sign_ins.py
+    Column("content", Text, nullable=False),  # JSON
+    Column("expires_at", Float(53), nullable=False),
+    Index("sign_ins_expires", "expires_at"),
+)
+
+passkeys = Table(
+    "passkeys",
+    metadata,
+    Column("id", Text, primary_key=True),  # that of the credential, as base64url
+    Column("user", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("public_key", LargeBinary, nullable=False),  # COSE
+    Column("sign_count", BigInteger, nullable=False),
+    Column("created_at", Float(53), nullable=False),
+    Column("used_at", Float(53)),
+    Index("passkeys_user", "user"),
+)
+
+# Who a person is at an identity provider.
+provided_users = Table(
+    "provided_users",
+    metadata,
+    Column("provider", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("user", Text, nullable=False),
+    Column("refresh", Text),  # sealed with the secret of the provider's client; null: there is none
+    Column("created_at", Float(53), nullable=False),
+    Column("read_at", Float(53), nullable=False),  # when the groups were read last
+    Index("provided_users_user", "user"),
+    Index("provided_users_read", "read_at"),
+)
+
+# Browsers that have signed in with a password, by the digest of a cookie.
+known_browsers = Table(
+    "known_browsers",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("user", Text, nullable=False),
+    Column("created_at", Float(53), nullable=False),
+    Index("known_browsers_user", "user"),
+)
+
+# Sign-ins of programs, which a person approves in a browser (RFC 8628).
+device_sign_ins = Table(
+    "device_sign_ins",
+    metadata,
+    Column("id", Text, primary_key=True),  # the digest of the device's code
+    Column("code", Text, nullable=False),  # which the person enters
+    Column("client", Text, nullable=False),  # what it says of itself
+    Column("address", Text, nullable=False),
+    Column("state", Text, nullable=False),  # waiting | approved | refused
+    Column("user", Text),  # who has answered
+    Column("token_id", Text),  # of the token that was fetched
+    Column("expires_at", Float(53), nullable=False),
+    UniqueConstraint("code"),
+    Index("device_sign_ins_expires", "expires_at"),
 )
 
 # Tokens, and sessions of browsers, which are tokens that follow from one and are ended with it.
@@ -75,7 +143,7 @@ tokens = Table(
     Column("digest", Text, nullable=False),
     Column("user", Text, nullable=False),  # whose right it has, at most
     Column("name", Text, nullable=False),
-    Column("session_of", Text),  # of a session: the token that it began with
+    Column("session_of", Text),  # of a session: the token that it began with; itself, after a sign-in without one
     Column("bound_to", Text),  # a project; null: any of the user's
     Column("role", Text),  # null: the user's
     Column("verbs", Text),  # JSON; null: all of the role

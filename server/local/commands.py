@@ -26,12 +26,15 @@ def version() -> str:
 )
 @click.option("--home", type=click.Path(file_okay=False), help="Folder of all data.")
 @click.option("--demo/--no-demo", help="Run the demo on it: two simulations, compared on the terminal.")
-def up(port: int | None, home: str | None, demo: bool) -> None:
+@click.option("--multi-user", is_flag=True, help="With accounts: print the link by which the first operator signs in.")
+def up(port: int | None, home: str | None, demo: bool, multi_user: bool) -> None:
     """Serve on this machine until Ctrl-C, on free ports, and say how to try it."""
     if port is not None:
         os.environ["WINDTUNNEL_PORT"] = str(port)
     if home is not None:
         os.environ["WINDTUNNEL_HOME"] = home
+    if multi_user:
+        os.environ["WINDTUNNEL_MULTI_USER"] = "yes"
     from server.local import demo as demonstration
     from server.local.local_platform import FURTHER_PORTS
     from server.local.serving import end_as_by_ctrl_c, serve

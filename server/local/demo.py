@@ -68,7 +68,7 @@ def documented_request(platform: Platform) -> dict[str, Any]:
     """Send the documented request with curl, if this machine has it, and return its response."""
     host, _, port = platform.url.removeprefix("http://").rpartition(":")
     command = CURL_COMMAND.replace("karrozzeria:5000", f"karrozzeria:{port}")
-    shown = f'{command} -H "Authorization: Bearer $WINDTUNNEL_TOKEN"' if platform.token else command
+    shown = f'{command} -H "Authorization: Bearer {platform.token_in_shell}"' if platform.token else command
     console.print(f"\n[bold]$[/] {escape(shown)}\n", soft_wrap=True)
     if shutil.which("curl") is None:
         headers = {"Content-Type": CONTENT_TYPE}
@@ -118,7 +118,7 @@ def _show(platform: Platform, client: Client, folder: Path, began: float) -> int
     console.print(demo_report.worst_table(worst))
     _save(client, model, worst[0], folder)
     if platform.token:
-        console.print("Each request needs the header `Authorization: Bearer $WINDTUNNEL_TOKEN`.")
+        console.print(f"Each request needs the header `Authorization: Bearer {platform.token_in_shell}`.")
     console.print(
         f"\nThis took {time.monotonic() - began:.0f} s. `{'make run' if IN_CHECKOUT else 'windtunnel up'}` starts the"
         " platform again, with these results;"

@@ -5,6 +5,7 @@ Servers are recognised by the process that listens on a port, not by their answe
 
 import contextlib
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from typing import Any
 import msgspec
 
 from core.settings import Settings
+from server import first_operator
 from server.ports import free
 from server.restart import REFUSED
 from server.role_processes import die_with
@@ -58,11 +60,13 @@ class Ports:
 class Platform:
     """A platform that is ready: its URL, and the token that every request must have, or an empty text.
 
-    ``server``: its process if it was started here; it ends with this process.
+    ``token_in_shell``: how a person writes that token. ``server``: its process if it was started here; it ends with
+    this process.
     """
 
     url: str
     token: str = field(default="", repr=False)
+    token_in_shell: str = "$WINDTUNNEL_TOKEN"
     server: "subprocess.Popen[bytes] | None" = field(default=None, repr=False)
 
 
@@ -154,6 +158,17 @@ def supervisor_of_home(home: Path) -> int | None:
 # -- platforms
 
 
+def token_of(settings: Settings) -> tuple[str, str]:
+    """Return the token of who may do everything, and how a shell has it.
+
+    The token is empty if none is needed, and if the first operator has deleted the file that it was in.
+    """
+    file = settings.home.resolve() / first_operator.FILE
+    if settings.token or not settings.multi_user or not file.exists():
+        return settings.token, "$WINDTUNNEL_TOKEN"
+    return file.read_text().strip(), f"$(cat {shlex.quote(str(file))})"
+
+
 def document(platform: Platform) -> Any:
     """Return the OpenAPI document of a platform; None if it has none."""
     headers = {"Authorization": f"Bearer {platform.token}"} if platform.token else {}
@@ -183,7 +198,7 @@ def running(settings: Settings) -> Platform | None:
         raise NotStarted(f"Windtunnel (process {supervisor}) runs in this home, but does not answer at {url}. {stop}")
     from api import application  # imported where it is needed: this takes a second
 
-    platform = Platform(url, its_settings.token)
+    platform = Platform(url, *token_of(its_settings))
     if document(platform) != msgspec.to_builtins(application.describe()):
         raise NotStarted(f"Another version of Windtunnel (process {supervisor}) runs in this home. {stop}")
     return platform
@@ -209,7 +224,7 @@ def open_platform(
     server, url = _start(settings, environ, tell, further)
     try:
         _wait_until_ready(server, url, settings)
-        yield Platform(url, settings.token, server)
+        yield Platform(url, *token_of(settings), server)
     except KeyboardInterrupt:  # its end takes seconds while simulations run
         tell(STOPPING)
         raise

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from server.local.demo import BODY, PATH
 from server.local.local_platform import FURTHER_PORTS, NotStarted, Platform, open_platform
 from server.restart import REFUSED
+from windtunnel import Client
 
 
 def serve(tell: Callable[[str], None], *, further: int = FURTHER_PORTS) -> int:
@@ -19,6 +20,8 @@ def serve(tell: Callable[[str], None], *, further: int = FURTHER_PORTS) -> int:
     try:
         with open_platform(dict(os.environ), tell, further=further) as platform:
             tell(invitation(platform))
+            if link := operator_link(platform):
+                tell(f"The first operator signs in here, once and within a week: {link}\n")
             if platform.server is not None:
                 platform.server.wait()
     except NotStarted as error:
@@ -28,6 +31,18 @@ def serve(tell: Callable[[str], None], *, further: int = FURTHER_PORTS) -> int:
         if platform is None:
             return 130
     return exit_status(platform.server.returncode) if platform.server is not None else 0
+
+
+def operator_link(platform: Platform) -> str | None:
+    """Return the address at which the first operator signs in; None if he has a way to, or there are no accounts."""
+    if not platform.token:
+        return None
+    with Client(platform.url, token=platform.token) as client:
+        who = client.whoami()
+        if not who.accounts or who.user is None or client.users.signs_in(who.user):
+            return None
+        url = platform.url.replace("//127.0.0.1:", "//localhost:")  # a passkey belongs to a name
+        return f"{url}/invitation?user={who.user}#{client.users.invite_again(who.user)}"
 
 
 def exit_status(code: int) -> int:
@@ -47,5 +62,5 @@ def invitation(platform: Platform) -> str:
     quoted = BODY.replace('"', '\\"')
     command = f'curl -X POST "{platform.url}{PATH}" -d "{quoted}"'
     if platform.token:
-        command += ' -H "Authorization: Bearer $WINDTUNNEL_TOKEN"'
+        command += f' -H "Authorization: Bearer {platform.token_in_shell}"'
     return f"\nIn a browser: {platform.url}\nA first simulation: {command}\n"

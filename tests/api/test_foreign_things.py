@@ -46,7 +46,7 @@ OTHERS: Mapping[str, str] = {
     "reader": "blue",
 }  # fmt: skip
 #: Routes whose address names nothing that a project owns.
-UNOWNED = ("executors", "runtimes", "users", "problems")
+UNOWNED = ("executors", "runtimes", "users", "problems", "sign-in")
 
 
 @dataclass(frozen=True)

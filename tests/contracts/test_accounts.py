@@ -14,6 +14,7 @@ from core.domain.access.roles import VERBS, AccessRole, Verb
 from core.domain.access.scopes import DEFAULT_PROJECT, Caller
 from core.services.access.accounts import FIRST_OPERATOR, Accounts, NewToken
 from core.services.access.authentication import LIFETIME, UserAuthentication
+from core.services.access.browser_sessions import BrowserSessions
 from core.store.database import Database
 
 OWN = new_credential()
@@ -38,6 +39,11 @@ def accounts(database: Database) -> Accounts:
     accounts = Accounts(database)
     accounts.begin(OWN)
     return accounts
+
+
+@pytest.fixture
+def sessions(database: Database) -> BrowserSessions:
+    return BrowserSessions(database)
 
 
 @pytest.fixture
@@ -209,10 +215,10 @@ def test_who_is_in_several_projects_names_one(
 
 
 def test_a_revoked_token_is_refused_a_second_later_with_the_sessions_that_began_with_it(
-    accounts: Accounts, authentication: UserAuthentication, operator: Caller, times: Times
+    accounts: Accounts, sessions: BrowserSessions, authentication: UserAuthentication, operator: Caller, times: Times
 ) -> None:
     row, text = accounts.issue(operator, NewToken(name="ci", role=AccessRole.VIEWER))
-    cookie = accounts.begin_session(who(authentication, text))
+    cookie = sessions.begin(who(authentication, text))
     assert who(authentication, cookie, session=True).act_in(None).verbs == {Verb.READ}
     accounts.revoke(operator, row.id)
     times.now += LIFETIME
@@ -220,12 +226,12 @@ def test_a_revoked_token_is_refused_a_second_later_with_the_sessions_that_began_
 
 
 def test_a_session_is_no_token_and_a_token_no_session(
-    accounts: Accounts, authentication: UserAuthentication, operator: Caller
+    accounts: Accounts, sessions: BrowserSessions, authentication: UserAuthentication, operator: Caller
 ) -> None:
-    cookie = accounts.begin_session(who(authentication, OWN))
+    cookie = sessions.begin(who(authentication, OWN))
     assert is_nobody(authentication, cookie) and is_nobody(authentication, OWN, session=True)
     identity = who(authentication, cookie, session=True)
-    accounts.end_session(identity)
+    sessions.end(identity)
     assert accounts.personal_tokens(operator, FIRST_OPERATOR)[0].session_of is None
 
 
@@ -328,16 +334,16 @@ def test_only_a_maintainer_makes_tokens_of_a_service_account(
 
 
 def test_a_session_of_a_session_ends_with_the_token_too(
-    accounts: Accounts, authentication: UserAuthentication, operator: Caller, times: Times
+    accounts: Accounts, sessions: BrowserSessions, authentication: UserAuthentication, operator: Caller, times: Times
 ) -> None:
     row, text = accounts.issue(operator, NewToken(name="ci", role=AccessRole.VIEWER))
-    first = accounts.begin_session(who(authentication, text))
-    second = accounts.begin_session(who(authentication, first, session=True))
+    first = sessions.begin(who(authentication, text))
+    second = sessions.begin(who(authentication, first, session=True))
     accounts.revoke(operator, row.id)
     times.now += LIFETIME
     assert is_nobody(authentication, second, session=True)
     with pytest.raises(Unauthorized):  # by a process that has seen the token a moment ago
-        accounts.begin_session(UserIdentity(user=FIRST_OPERATOR, credential=row.id))
+        sessions.begin(UserIdentity(user=FIRST_OPERATOR, credential=row.id))
 
 
 def test_a_token_for_operating_alone_makes_no_operator(

@@ -13,8 +13,10 @@ CLIENTS = {"cli", "web"}
 #: Differences of wall clocks outside the module of ages, each with its reason.
 ALLOWED: Mapping[str, tuple[int, str]] = {
     "common/ages.py": (3, "the module itself"),
+    "core/authenticators/openid_connect.py": (1, "a token from the future is refused before"),
     "core/notifications/job_queue.py": (1, "`judge` decides about a negative age"),
     "core/services/access/audit.py": (1, "a retention of many days: the future is kept"),
+    "core/services/access/provider_sign_ins.py": (1, "the database's clock, whose steps are taken out"),
     "core/services/datasets/dataset_garbage.py": (2, "a grace before a removal: the future is kept"),
     "core/services/simulations/deletion.py": (
         1,

@@ -20,6 +20,23 @@ OPEN = {
     "/v1/users/<name:user>/tokens",
     "/v1/users/<name:user>/tokens/<id:token>",
     "/v1/audit",
+    # who is not signed in yet, and each user's own ways
+    "/v1/sign-in",
+    "/v1/sign-in/password",
+    "/v1/sign-in/invitation",
+    "/v1/sign-in/passkey/question",
+    "/v1/sign-in/passkey",
+    "/v1/sign-in/providers/<name:provider>",
+    "/v1/sign-in/providers/<name:provider>/answer",
+    "/v1/sign-in/devices",
+    "/v1/sign-in/devices/tokens",
+    "/v1/sign-in/devices/<name:code>",
+    "/v1/users/<name:user>/sign-in-methods",
+    "/v1/users/<name:user>/password",
+    "/v1/users/<name:user>/passkeys/question",
+    "/v1/users/<name:user>/passkeys",
+    "/v1/users/<name:user>/passkeys/<passkey>",
+    "/v1/users/<name:user>/providers/<name:provider>",
 }
 
 

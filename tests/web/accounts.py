@@ -49,8 +49,9 @@ class Team:
     def sign_in(self, page: Page, who: str, address: str = "/simulations") -> None:
         """Sign in, as a person does, on the way to an address."""
         page.goto(self.origin + address)
+        page.get_by_text("Sign in with a token").click()
         page.get_by_label("Token").fill(self.tokens[who])
-        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("button", name="Sign in with the token").click()
         page.get_by_role("button", name="Sign out").wait_for()
 
 

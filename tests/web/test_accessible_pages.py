@@ -41,7 +41,7 @@ PAGES = {
     "": "/simulations/nothing",
 }
 #: Parts of pages, files, forms' answers, and pages of registered datasets (tests/web/test_data_pages.py) and accounts
-#: (tests/web/test_account_pages.py).
+#: (tests/web/test_account_pages.py), and of signing in to these (tests/system/test_sign_in.py).
 OTHERS = {
     "/", "/favicon.ico", "/static/<path:filename>", "/docs", "/simulations/<id>/live", "/comparisons/<id>/live",
     "/pipelines/<id>/live",
@@ -49,7 +49,8 @@ OTHERS = {
     "/submit/dataset", "/comparisons/new/metrics", "/data/<reference:name>/leaderboard", "/data/<reference:name>/diff",
     "/data/<reference:name>/files/<path:path>",
     "/projects", "/operations/project", "/operations/platform", "/operations/tokens",
-    "/operations/audit",
+    "/operations/audit", "/operations/sign-in", "/invitation", "/device", "/device/done",
+    "/sign-in/callback/<provider>",
     "/simulations/<id>/tasks/<int:task>/files", "/simulations/<id>/tasks/<int:task>/files/content",
 }  # fmt: skip
 

@@ -50,7 +50,7 @@ def test_who_is_in_several_projects_is_asked_once_and_the_choice_survives_naviga
     [cookie] = [cookie for cookie in context.cookies() if cookie["name"] == COOKIE]
     assert (cookie["value"], cookie["sameSite"], cookie["httpOnly"]) == ("blue", "Lax", True)
     page.get_by_role("button", name="Sign out").click()
-    page.get_by_label("Token").wait_for()
+    page.get_by_label("Password").wait_for()
     assert context.cookies() == []
 
 

@@ -11,7 +11,7 @@ from windtunnel._sync.transport import Transport, path
 from windtunnel.account_records import AccessToken, AccountProject, ClientIdentity, ProjectMember, User
 from windtunnel.contexts import Server
 from windtunnel.errors import BadConfiguration, Refused, WindtunnelError
-from windtunnel.record import read
+from windtunnel.record import Record, read
 
 #: Seconds that signing in waits for a platform.
 SIGN_IN_TIMEOUT = 10.0
@@ -56,6 +56,16 @@ class Users:
         """Create a user, and return it with the invitation, which is shown this once."""
         body = {"name": name, "operator": operator}
         return read(User, self._transport.json("POST", path("users"), json=body))
+
+    def signs_in(self, name: str) -> bool:
+        """Return whether a user has a password, a passkey or an identity provider."""
+        known = self._transport.json("GET", path("users", name, "sign-in-methods"))
+        methods = msgspec.convert(known, _Methods)
+        return bool(methods.password or methods.passkeys or methods.providers)
+
+    def invite_again(self, name: str) -> str:
+        """Return another invitation of a user, which is shown this once; the one before is void."""
+        return read(_Invitation, self._transport.json("POST", path("users", name, "invitation"))).invitation
 
     def remove(self, name: str) -> None:
         """Let a user leave: the user's tokens and sessions are refused within two seconds."""
@@ -137,6 +147,20 @@ class Tokens:
         if user is not None:
             return path("users", user, "tokens")
         return path("projects", project_of(self._transport), "tokens")
+
+
+class _Methods(msgspec.Struct):
+    """How a user signs in."""
+
+    password: bool
+    passkeys: list[object]
+    providers: list[object]
+
+
+class _Invitation(Record, frozen=True):
+    """An invitation."""
+
+    invitation: str
 
 
 class _Items(msgspec.Struct):

@@ -1,12 +1,15 @@
 """`windtunnel login`: sign in to a platform with a token or an invitation, and store the token as a context."""
 
+import os
 import socket
+import sys
 from urllib.parse import urlsplit
 
 import click
 
 from windtunnel import contexts
 from windtunnel._sync.accounts import needs_token, redeem, sign_in
+from windtunnel._sync.device_sign_in import DeviceCodes, offers_codes, sign_in_by_code
 from windtunnel.account_records import ClientIdentity
 from windtunnel.commands.context import check_context_name, place_of_token, say_current
 from windtunnel.commands.options import ask_secret, context_names, of_root
@@ -19,6 +22,7 @@ TOKEN_PREFIX, INVITATION_PREFIX = "wt_", "wti_"
 @click.command()
 @click.argument("url", required=False)
 @click.option("--user", metavar="NAME", help="Ask for the invitation of this user, in place of a token.")
+@click.option("--with-token", is_flag=True, help="Ask for a token; so does a command without a terminal.")
 @click.option("--project", "selected", metavar="NAME", help="Project that commands act in, for a user of several.")
 @click.option(
     "--context",
@@ -27,14 +31,15 @@ TOKEN_PREFIX, INVITATION_PREFIX = "wt_", "wti_"
     shell_complete=context_names,
     help="Context that has the token; by default the one of this address, or a new one with the name of its host.",
 )
-def command(url: str | None, user: str | None, selected: str | None, named: str | None) -> None:
-    """Sign in to the platform at URL, by default that of the current context, and store the token as a context.
+def command(url: str | None, user: str | None, with_token: bool, selected: str | None, named: str | None) -> None:
+    """Sign in to the platform at URL, by default that of the current context, and store a token as a context.
 
-    The token is asked for on the terminal, or read from stdin: other users see a command line. A new user has an
-    invitation, with which --user gets the first token.
+    On a terminal it shows a code, which you approve in a browser where you are signed in, and gets a token for 90
+    days. A token of your own is asked for with --with-token, or read from stdin: other users see a command line. A new
+    user has an invitation, with which --user gets the first token.
 
     \b
-    windtunnel login https://windtunnel.example.com              # asks for a token
+    windtunnel login https://windtunnel.example.com              # shows a code
     windtunnel login https://windtunnel.example.com --user ada   # asks for the invitation
     """
     if url is not None and url.startswith((TOKEN_PREFIX, INVITATION_PREFIX)):  # it would be looked up as a host
@@ -50,12 +55,22 @@ def command(url: str | None, user: str | None, selected: str | None, named: str 
         )
     if user is not None:
         token = str(redeem(address, user, ask_secret("Invitation"), socket.gethostname()[:100]).token)
+    elif not with_token and sys.stdin.isatty() and offers_codes(address):
+        token = sign_in_by_code(address, f"windtunnel on {socket.gethostname()}"[:100], _show_code)
     else:
         token = _typed_token(address)
     who = _identity(address, token)
     _store(name, contexts.Context(address, token, project=_kept_project(name, address, who)), who)
     if project is not None:  # after the token is stored: an invitation is used up by now
         _select_project(name, project)
+
+
+def _show_code(codes: DeviceCodes) -> None:
+    """Show where the code is entered; a browser of this machine opens the page, where there is one."""
+    click.echo(f"Open {codes.verification_uri_complete} and approve the code {codes.user_code}.", err=True)
+    if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform == "darwin":
+        click.launch(codes.verification_uri_complete)
+    click.echo("Waiting for it ... (Ctrl-C ends)", err=True)
 
 
 def _context_of(url: str | None, context: str | None) -> tuple[str, str]:

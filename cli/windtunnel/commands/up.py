@@ -27,16 +27,17 @@ def folder(context: click.Context, option: click.Parameter, name: str | None) ->
     help="Folder of all data  [default: ~/.local/share/windtunnel]",
 )
 @click.option("--demo/--no-demo", help="Run the demo on it: two simulations, compared on the terminal.")
+@click.option("--multi-user", is_flag=True, help="With accounts: print the link by which the first operator signs in.")
 @click.option(
     "--find-links",
     metavar="FOLDER",
     multiple=True,
     help="Folder or page with the server's wheel, besides the package index; for uv, as UV_FIND_LINKS.",
 )
-def command(port: int | None, home: Path | None, demo: bool, find_links: tuple[str, ...]) -> None:
+def command(port: int | None, home: Path | None, demo: bool, multi_user: bool, find_links: tuple[str, ...]) -> None:
     """Start the platform on this machine, and serve it until Ctrl-C."""
     server = server_command(find_links)
-    options = ["up", "--demo" if demo else "--no-demo"]
+    options = ["up", "--demo" if demo else "--no-demo", *(["--multi-user"] if multi_user else [])]
     options += ["--port", str(port)] if port is not None else []
     options += ["--home", str(home.absolute())] if home is not None else []
     sys.stdout.flush()

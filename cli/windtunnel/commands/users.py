@@ -39,20 +39,28 @@ def list_(client: "Client", output: str) -> None:
 @command.command()
 @click.argument("name")
 @click.option("--operator", is_flag=True, help="The user is an operator of the platform.")
+@click.option("--again", is_flag=True, help="Invite a user who has lost passkey and password; who is one stays one.")
 @output_option()
 @with_client
-def invite(client: "Client", name: str, operator: bool, output: str) -> None:
+def invite(client: "Client", name: str, operator: bool, again: bool, output: str) -> None:
     """Create a user, and print the invitation, which is shown this once; `-o name` prints it alone.
 
-    Send it to the user, who signs in with it within a week: `windtunnel login URL --user NAME`.
+    Send it to the user, who signs in with it within a week, on the page or by `windtunnel login URL --user NAME`.
     """
-    user = client.users.invite(name, operator=operator)
+    if again and operator:
+        raise click.UsageError("--again changes nothing about the user: leave out --operator.")
+    if again:
+        user = User(name=name, invitation=client.users.invite_again(name))
+    else:
+        user = client.users.invite(name, operator=operator)
     outputs.show_records(
         [user], (*COLUMNS, ("invitation", lambda user: user.invitation)), output, named=True, name="invitation"
     )
     if output == "table":
         step = f"windtunnel login {client.server.url} --user {user.name}"
-        click.echo(f"It is shown this once. Within a week, {user.name} signs in with it: `{step}`.", err=True)
+        page = f"{client.server.url}/invitation?user={user.name}#{user.invitation}"
+        click.echo(f"It is shown this once. Within a week, {user.name} signs in with it: `{step}`, or at", err=True)
+        click.echo(page, err=True)
 
 
 @command.command()

@@ -12,6 +12,8 @@ import zlib
 PREFIX = "wt_"
 #: A session's cookie, and an invitation: they are no tokens, and are not accepted as one.
 SESSION_PREFIX, INVITATION_PREFIX = "wts_", "wti_"
+#: What shows that a sign-in began in the same browser, that a browser is known, and that a device has asked.
+TICKET_PREFIX, BROWSER_PREFIX, DEVICE_PREFIX = "wtt_", "wtb_", "wtd_"
 _ALPHABET = string.digits + string.ascii_letters
 _RANDOM, _CHECK = 40, 6
 

@@ -8,16 +8,17 @@ from datetime import UTC, datetime
 
 from common.errors import Invalid, NameTaken, NotPermitted, Unauthorized, UnknownProject, UnknownToken, UnknownUser
 from common.ids import new_id
-from core.domain.access.credentials import INVITATION_PREFIX, SESSION_PREFIX, digest_of, is_well_formed, new_credential
-from core.domain.access.identities import LEGACY_USER, MEMBERS, ProjectState, UserIdentity, check_gives, check_name
+from core.domain.access.credentials import INVITATION_PREFIX, digest_of, is_well_formed, new_credential
+from core.domain.access.identities import LEGACY_USER, MEMBERS, ProjectState, check_gives, check_name
 from core.domain.access.roles import AccessRole, Verb
 from core.domain.access.scopes import DEFAULT_PROJECT, NOWHERE, Caller
+from core.services.access.browser_sessions import lock_token
 from core.store import accounts as store
 from core.store.accounts import MemberRow, ProjectRow, TokenRow, UserRow
 from core.store.database import Connection, Database
 
-#: Seconds for which an invitation can be used, and a session of a browser.
-INVITATION_LIFE, SESSION_LIFE = 7 * 86_400.0, 30 * 86_400.0
+#: Seconds for which an invitation can be used.
+INVITATION_LIFE = 7 * 86_400.0
 #: The operator that a platform begins with.
 FIRST_OPERATOR = "operator"
 #: Names that nobody gets: they mean something where names of users are shown.
@@ -81,7 +82,7 @@ class Accounts:
         """
         check_name(name, "user")
         if operator:
-            _check_whole(caller)
+            check_whole(caller)
             check_gives(caller, AccessRole.OPERATOR)
         if name in RESERVED_NAMES:
             raise NameTaken(f"The name {name!r} is the platform's; choose another one.")
@@ -184,20 +185,17 @@ class Accounts:
 
     def issue_personal(self, caller: Caller, user: str, asked: NewToken) -> tuple[TokenRow, str]:
         """Make a token for all projects of a user: for oneself, or as an operator. Raise UnknownUser, NotPermitted."""
-        _check_whole(caller)
+        check_whole(caller)
         if user != caller.user or asked.role is AccessRole.OPERATOR:
             caller.require(Verb.OPERATE)
         return self._add(caller, asked, lambda c: _user(c, user).name)
 
     def redeem(self, user: str, invitation: str, asked: NewToken) -> tuple[TokenRow, str]:
         """Use up a user's invitation for his first token. Raise Unauthorized, whatever is wrong with it."""
-        if not is_well_formed(invitation, INVITATION_PREFIX):
-            raise Unauthorized(_BAD_INVITATION)
-        digest = digest_of(invitation)
+        digest = digest_of_invitation(invitation)
 
         def owner(c: Connection) -> str:
-            if not store.take_invitation(c, user, digest, self._database.now(c)):
-                raise Unauthorized(_BAD_INVITATION)
+            use_invitation(c, user, digest, self._database.now(c))
             return user
 
         return self._add(Caller(NOWHERE, user=user), asked, owner)
@@ -211,7 +209,7 @@ class Accounts:
             now = self._database.now(c)
             ends = [] if asked.expires_in is None else [now + asked.expires_in]
             if caller.credential:  # what it makes ends with it at the latest
-                ends += [made_with.expires_at] if (made_with := _lock_token(c, caller.credential)).expires_at else []
+                ends += [made_with.expires_at] if (made_with := lock_token(c, caller.credential)).expires_at else []
             return store.add_token(
                 c,
                 {
@@ -241,7 +239,7 @@ class Accounts:
 
     def personal_tokens(self, caller: Caller, user: str) -> builtins.list[TokenRow]:
         """Return the personal tokens and the sessions of a user, for himself or an operator."""
-        _check_whole(caller)
+        check_whole(caller)
         if user != caller.user:
             caller.require(Verb.OPERATE)
         with self._database.read() as c:
@@ -267,7 +265,7 @@ class Accounts:
         A limited token may end itself alone.
         """
         if caller.credential != id:
-            _check_whole(caller)
+            check_whole(caller)
         if user != caller.user:
             caller.require(Verb.OPERATE)
 
@@ -278,36 +276,6 @@ class Accounts:
             store.revoke(c, id, self._database.now(c))
 
         self._database.write(write)
-
-    # -- sessions
-
-    def begin_session(self, identity: UserIdentity) -> str:
-        """Return the text of a new session of a browser, which may do what the token may that it begins with."""
-        text, grant = new_credential(SESSION_PREFIX), identity.grant
-        verbs = None if grant.verbs is None else json.dumps(sorted(grant.verbs))
-
-        def write(c: Connection) -> None:
-            now = self._database.now(c)
-            store.forget_tokens(c, now - SESSION_LIFE)
-            token = _lock_token(c, identity.credential)
-            expires_at = now + SESSION_LIFE if token.expires_at is None else min(token.expires_at, now + SESSION_LIFE)
-            values: dict[str, object] = {
-                "id": new_id(datetime.now(UTC)),
-                "digest": digest_of(text),
-                "user": identity.user,
-            }
-            limits = {"bound_to": grant.project, "role": grant.role, "verbs": verbs}
-            times = {"created_at": now, "expires_at": expires_at}
-            described = {"name": "browser", "session_of": token.session_of or token.id, "created_by": identity.user}
-            store.add_token(c, values | limits | times | described)
-
-        self._database.write(write)
-        return text
-
-    def end_session(self, identity: UserIdentity) -> None:
-        """End the session that a request was made with."""
-        if identity.by == "session":
-            self._database.write(lambda c: store.revoke(c, identity.credential, self._database.now(c)) and None)
 
     # -- the beginning
 
@@ -339,15 +307,20 @@ class Accounts:
             self._database.write(write)
 
 
-def _lock_token(c: Connection, id: str) -> TokenRow:
-    """Return the token that a request was made with, locked; raise Unauthorized if it was revoked meanwhile."""
-    row = store.token(c, id, lock=True)
-    if row is None:
-        raise Unauthorized
-    return row
+def digest_of_invitation(invitation: str) -> str:
+    """Return the digest of an invitation. Raise Unauthorized for a text that is none."""
+    if not is_well_formed(invitation, INVITATION_PREFIX):
+        raise Unauthorized(_BAD_INVITATION)
+    return digest_of(invitation)
 
 
-def _check_whole(caller: Caller) -> None:
+def use_invitation(c: Connection, user: str, digest: str, now: float) -> None:
+    """Use up an invitation of a user. Raise Unauthorized, whatever is wrong with it."""
+    if not store.take_invitation(c, user, digest, now):
+        raise Unauthorized(_BAD_INVITATION)
+
+
+def check_whole(caller: Caller) -> None:
     """Raise NotPermitted for a limited token: with it, nobody gets or ends one that may do more."""
     if caller.limited:
         raise NotPermitted(
