@@ -40,6 +40,7 @@ from api.v1 import (
     transfers,
     uploads,
     usage,
+    webhooks,
 )
 from common.version import VERSION
 
@@ -75,6 +76,7 @@ BLUEPRINTS = (
     accounts,
     quotas,
     audit,
+    webhooks,
 )
 
 

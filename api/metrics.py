@@ -20,6 +20,8 @@ from core.services.uploads.disk_floor import DiskFloor
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
+#: Name of the gauge of requests to webhooks.
+WEBHOOK_REQUESTS = "windtunnel_webhook_requests"
 #: Gauges of the platform: name, text and labels.
 GAUGES: tuple[tuple[str, str, list[str]], ...] = (
     ("windtunnel_check_ok", "Whether a check of /readyz passes (1 or 0).", ["check"]),
@@ -31,6 +33,8 @@ GAUGES: tuple[tuple[str, str, list[str]], ...] = (
     ("windtunnel_waiting_tasks", "Tasks of the simulations that wait.", []),
     ("windtunnel_waiting_oldest_seconds", "Seconds that the oldest of these simulations has waited; 0: none.", []),
     ("windtunnel_quota_drift", "By how much the last recount of quotas has changed what was counted.", []),
+    (WEBHOOK_REQUESTS, "Requests to the present webhooks, by outcome.", ["outcome"]),
+    ("windtunnel_webhook_oldest_due_seconds", "Seconds for which an event is due to a webhook; 0: none is.", []),
     ("windtunnel_executor_workers", "Most workers at the same time, by executor.", ["executor"]),
     ("windtunnel_executor_in_use", "Workers in use, by executor.", ["executor"]),
     ("windtunnel_executor_healthy", "Whether the executor answers (1 or 0).", ["executor"]),
@@ -83,6 +87,10 @@ class PlatformCollector(Collector):
             oldest = waiting.oldest_at
             seconds = seconds_since(oldest.timestamp(), time.time()) if oldest else 0.0
             numbers["windtunnel_waiting_oldest_seconds"] = seconds
+        load = self._operations.webhooks.load()
+        numbers["windtunnel_webhook_oldest_due_seconds"] = load.oldest_due
+        for outcome, requests in (("delivered", load.delivered), ("failed", load.failed)):
+            families[WEBHOOK_REQUESTS].add_metric([outcome], requests)
         for name, number in numbers.items():
             families[name].add_metric([], number)
         for executor in self._operations.executors.list(OPERATION):

@@ -15,6 +15,8 @@ PARAMETERS: Mapping[tuple[str, str], tuple[str, str | int]] = {
     ("simulations", "picture"): ("Name of the artifact that is a picture, which may contain folders.", "flow.svg"),
     ("comparisons", "id"): ("Id of the comparison, as in the answer to its request.", EXAMPLE_ID),
     ("pipelines", "id"): ("Id of the pipeline, as in the answer to its request.", EXAMPLE_ID),
+    ("webhooks", "id"): ("Id of the webhook, as in the answer to its request.", EXAMPLE_ID),
+    ("webhooks", "delivery"): ("Id of the delivery, as in the list of deliveries.", EXAMPLE_ID),
     ("imports", "id"): ("Id of the import, as in the answer to its request.", EXAMPLE_ID),
     ("models", "model"): (
         "Name of the model (its newest version), `name@version`, `name@tag`, `name@digest`, id or digest; before what"

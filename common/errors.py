@@ -118,6 +118,14 @@ class UnknownComparison(NotFound):
     """There is no comparison with this id. `GET /v1/comparisons` lists them."""
 
 
+class UnknownWebhook(NotFound):
+    """There is no webhook with this id. `GET /v1/webhooks` lists them."""
+
+
+class UnknownDelivery(NotFound):
+    """The webhook has no delivery with this id, or it was deleted. `GET .../deliveries` lists them."""
+
+
 class UnknownPipeline(NotFound):
     """There is no pipeline with this id. `GET /v1/pipelines` lists them."""
 

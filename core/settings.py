@@ -41,6 +41,8 @@ RENAMED: Mapping[str, str] = {
 OF_CLIENTS = frozenset({"URL", "CONTEXT", "CONFIG", "PROJECT"})
 
 
+#: Fewest characters of a key that secrets are made of.
+SHORTEST_KEY = 32
 #: Ports that move with PORT, unless they are set themselves, and their distance from it.
 OFFSETS: Mapping[str, int] = {"runner_api_port": 1, "scs_port": 80}
 
@@ -193,6 +195,13 @@ class Settings:
     currency: str = ""
     #: Whether time has its price that the platform lost, because it repeats the work.
     price_lost: bool = False
+    #: Key of which the secrets of webhooks are made, at least 32 characters, the same for all processes; empty: the one
+    #: in the file ``webhook-key`` under ``home``, which is made when it is needed.
+    webhook_key: str = field(default="", repr=False)
+    #: Private addresses and networks (``10.1.0.0/16``) where webhooks may be, beside the public Internet.
+    webhook_networks: tuple[str, ...] = ()
+    #: URL under which people and programs find this platform, as webhooks name it; empty: addresses without a host.
+    public_url: str = ""
     #: Port of the dispatcher's Prometheus metrics of executors; 0: none. The API's metrics are at its ``/metrics``.
     metrics_port: int = 0
     #: Port of the jobs role's Prometheus metrics of queues and workers; 0: none.
@@ -263,6 +272,12 @@ class Settings:
             raise ValueError(f"{PREFIX}LEGACY_PROJECT: there are projects with {PREFIX}MULTI_USER=yes alone")
         if settings.token and (fault := token_fault(settings.token)):
             raise ValueError(f"{PREFIX}TOKEN: {fault}")
+        if settings.webhook_key and len(settings.webhook_key) < SHORTEST_KEY:
+            raise ValueError(
+                f"{PREFIX}WEBHOOK_KEY: at least {SHORTEST_KEY} characters, such as of `openssl rand -hex 32`"
+            )
+        if settings.public_url and not settings.public_url.startswith(("http://", "https://")):
+            raise ValueError(f"{PREFIX}PUBLIC_URL: an address such as https://sim.example.com")
         for name in ("body_rate", "bodies"):
             if getattr(settings, name) < 1:
                 raise ValueError(f"{PREFIX}{name.upper()}: at least 1, not {getattr(settings, name)}")
@@ -274,6 +289,10 @@ class Settings:
             networks(settings.trusted_proxies)
         except ValueError as error:
             raise ValueError(f"{PREFIX}TRUSTED_PROXIES: {error}") from None
+        try:
+            networks(settings.webhook_networks)
+        except ValueError as error:
+            raise ValueError(f"{PREFIX}WEBHOOK_NETWORKS: {error}") from None
         if settings.host not in LOOPBACK and not (settings.token or settings.anonymous or settings.multi_user):
             raise ValueError(
                 f"{PREFIX}HOST: {settings.host} can be reached by others; set {PREFIX}TOKEN to a secret first"

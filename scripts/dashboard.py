@@ -166,6 +166,20 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
         ),
     ),
     (
+        "Webhooks",
+        (
+            Panel(
+                "Requests to webhooks per hour",
+                [(f"max by (outcome) (delta(windtunnel_webhook_requests{{{PICK}}}[1h]))", "{{outcome}}")],
+            ),
+            Panel(
+                "Oldest event that is due",
+                [(f"max(windtunnel_webhook_oldest_due_seconds{{{PICK}}})", "seconds")],
+                unit="s",
+            ),
+        ),
+    ),
+    (
         "Clusters",
         (
             Panel(

@@ -46,6 +46,7 @@ NAMES = {
             "Transport",
             "Uploads",
             "Users",
+            "Webhooks",
         )
     },
 }

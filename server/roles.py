@@ -205,7 +205,7 @@ def jobs(settings: Settings) -> int:
             platform.files,
             platform.catalogue,
             platform.pipelines,
-            platform.access,
+            platform.upkeep,
             environments_folder=folder,
             sandbox=level,
         ).table

@@ -13,13 +13,14 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 class WebFiles:
     """A server on loopback. ``answers``: by path. ``requests``: (path, Authorization) in the order of arrival.
 
-    ``bodies``: of POST requests.
+    ``bodies`` and ``headers``: of POST requests.
     """
 
     port: int
     answers: dict[str, Answer] = field(default_factory=dict)
     requests: list[tuple[str, str | None]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
 
     @property
     def origin(self) -> str:
@@ -88,6 +89,7 @@ def web_files() -> Iterator[WebFiles]:
             files.answers.get(self.path, status(404))(self)
 
         def do_POST(self) -> None:
+            files.headers.append(dict(self.headers))
             files.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
             self.do_GET()
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from common.errors import StoreUnavailable
 from core.services.service_groups import (
-    AccessServices,
     CatalogueServices,
     FileServices,
     JobServices,
     PipelineServices,
+    UpkeepServices,
 )
 from runtimes import catalogue, environments
 from runtimes.harness.runner.processes import WorkerSpec
@@ -34,7 +34,7 @@ class Jobs:
         files: FileServices,
         catalogue: CatalogueServices,
         pipelines: PipelineServices,
-        access: AccessServices,
+        upkeep: UpkeepServices,
         *,
         environments_folder: Path,
         sandbox: int | None,
@@ -43,7 +43,7 @@ class Jobs:
         self._files = files
         self._catalogue = catalogue
         self._pipelines = pipelines
-        self._access = access
+        self._upkeep = upkeep
         self._environments = environments_folder
         self._sandbox = sandbox
 
@@ -63,8 +63,9 @@ class Jobs:
             "delete": self._services.deletion.remove,
             "replay": self.replay,
         }
-        # The sweep is for everybody, and so for nobody.
-        return {kind: partial(self._measure, kind, work) for kind, work in functions.items()} | {"sweep": self.sweep}
+        # The sweep is for everybody, and so for nobody; who delivers waits for others, and computes nothing.
+        unmeasured = {"sweep": self.sweep, "deliver": self._upkeep.webhook_delivery.deliver}
+        return {kind: partial(self._measure, kind, work) for kind, work in functions.items()} | unmeasured
 
     def _measure(self, kind: str, work: Callable[[str], None], id: str) -> None:
         """Do a job's work and record how long it took, however it ends."""
@@ -72,7 +73,7 @@ class Jobs:
         try:
             work(id)
         finally:
-            self._access.job_usage.record(kind, id.partition(":")[0], time.monotonic() - begun)
+            self._upkeep.job_usage.record(kind, id.partition(":")[0], time.monotonic() - begun)
 
     def collect(self, id: str) -> None:
         """Finalize a simulation and release its cache entries."""
@@ -90,10 +91,11 @@ class Jobs:
         self._services.staging.sweep()
         self._services.deletion.sweep()
         self._files.models.sweep()
-        self._access.quotas.sweep()
-        self._access.audit.sweep()
-        self._access.project_ends.sweep()
-        self._access.provider_sign_ins.read_due()
+        self._upkeep.quotas.sweep()
+        self._upkeep.audit.sweep()
+        self._upkeep.webhook_delivery.sweep()
+        self._upkeep.project_ends.sweep()
+        self._upkeep.provider_sign_ins.read_due()
 
     def replay(self, name: str) -> None:
         """Make the replay of ``simulation:task`` unless it exists."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from core.domain.scheduling.due_jobs import due_job
 from core.domain.scheduling.preparation import JOBS, Preparation
 from core.domain.scheduling.states import State
-from core.store import datasets, model_imports, run_logs, simulations
+from core.store import datasets, model_imports, run_logs, simulations, webhooks
 from core.store.comparisons import COMPARISONS
 from core.store.database import Connection, Database
 from core.store.pipelines import PIPELINES
@@ -51,6 +51,7 @@ _READ: Mapping[str, Callable[[Connection, float], list[str]]] = {
     "pipeline": PIPELINES.claims.due,
     "collect": lambda c, now: simulations.unsummed(c),
     "delete": simulations.DELETED.due,
+    "deliver": webhooks.CLAIMS.due,
 }
 
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+from common.client_addresses import networks
 from core.authenticators.passwords import Passwords
 from core.domain.access.identity_providers import IdentityProvider
 from core.domain.scheduling.eligibility import Eligibility
@@ -70,6 +72,7 @@ from core.services.service_groups import (
     SchedulingServices,
     SignInServices,
     SubmissionServices,
+    UpkeepServices,
 )
 from core.services.simulations.bulk import Bulk
 from core.services.simulations.deletion import Deletion
@@ -91,6 +94,10 @@ from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.models import Models
 from core.services.uploads.transfers import Transfers
 from core.services.uploads.uploads import UploadLimits, Uploads
+from core.services.webhooks.receiver_posts import ReceiverPosts
+from core.services.webhooks.webhook_delivery import WebhookDelivery
+from core.services.webhooks.webhook_secrets import WebhookSecrets, key_of
+from core.services.webhooks.webhooks import Webhooks
 from core.store.database import Database
 from datasets.model_origins.config import OriginConfig
 from datasets.nodecache.model_files import ModelFiles
@@ -113,6 +120,7 @@ class Platform:
     notifier: Notifier
     standstill: Standstill
     access: AccessServices
+    upkeep: UpkeepServices
     sign_in: SignInServices
     files: FileServices
     catalogue: CatalogueServices
@@ -135,6 +143,8 @@ class PlatformOptions:
     ``roles``: returns which processes of the platform on this machine do not work, None if all do.
     ``trusted``: whether submissions may be trusted; ``looks``: whether people may look into tasks that run.
     ``ports_of_programs``: those that they may connect to. ``disk_floor``: see `DiskFloor`.
+    ``webhook_key``: of which secrets are made; empty: the one in a file of ``home``. ``webhook_networks``: where
+    webhooks may be beside the public Internet. ``public_url``: where clients find the platform; empty: not known.
     ``cache_nodes``: returns the nodes of the cache service, whose use is shown.
     """
 
@@ -155,6 +165,9 @@ class PlatformOptions:
     uploads_per_caller: int = 500
     dry_runs: int = 16
     prices: Prices = field(default_factory=Prices)
+    webhook_key: str = ""
+    webhook_networks: Collection[str] = ()
+    public_url: str = ""
     trusted: bool = False
     looks: bool = False
     ports_of_programs: Collection[int] = ()
@@ -192,6 +205,8 @@ def build(
         installer=Installer((options.home / "packages").resolve(), options.installer),
         specs=ScenarioSpecs(database, store, sources),
         results=Results(database, store, changes),
+        webhook_secrets=WebhookSecrets(partial(key_of, options.webhook_key, options.home)),
+        posts=ReceiverPosts(networks(options.webhook_networks)),
     )
     standstill = Standstill(database, options.roles)
     sign_in = _sign_in_services(database, options.identity_providers)
@@ -213,6 +228,19 @@ def build(
     outputs = SimulationOutputs(
         database, shared.results, files.models, catalogue.datasets, ResultPacking(store, shared.results)
     )
+    audit = Audit(database, retention=options.audit_retention)
+    project_ends = ProjectEnds(
+        database,
+        notifier,
+        ProjectContent(
+            simulations=submissions.simulations,
+            comparisons=comparisons,
+            pipelines=pipelines,
+            models=files.models,
+            datasets=catalogue.datasets,
+            uploads=files.uploads,
+        ),
+    )
     return Platform(
         database=database,
         store=store,
@@ -221,23 +249,20 @@ def build(
         access=AccessServices(
             accounts=Accounts(database),
             authentication=UserAuthentication(database),
-            audit=Audit(database, retention=options.audit_retention),
+            audit=audit,
             quotas=operations.quotas,
             shares=Shares(database),
-            project_ends=ProjectEnds(
-                database,
-                notifier,
-                ProjectContent(
-                    simulations=submissions.simulations,
-                    comparisons=comparisons,
-                    pipelines=pipelines,
-                    models=files.models,
-                    datasets=catalogue.datasets,
-                    uploads=files.uploads,
-                ),
-            ),
+            project_ends=project_ends,
+        ),
+        upkeep=UpkeepServices(
+            quotas=operations.quotas,
+            audit=audit,
+            project_ends=project_ends,
             job_usage=JobUsage(database),
             provider_sign_ins=sign_in.provider_sign_ins,
+            webhook_delivery=WebhookDelivery(
+                database, shared.webhook_secrets, shared.posts, platform_url=options.public_url
+            ),
         ),
         sign_in=sign_in,
         files=files,
@@ -288,6 +313,8 @@ class _Shared:
     installer: Installer
     specs: ScenarioSpecs
     results: Results
+    webhook_secrets: WebhookSecrets
+    posts: ReceiverPosts
 
 
 def _file_services(shared: _Shared) -> FileServices:
@@ -381,6 +408,7 @@ def _operation_services(shared: _Shared, floor: DiskFloor) -> OperationServices:
         cache_use=CacheUse(shared.cache, options.cache_nodes),
         quotas=Quotas(database),
         usage_reports=UsageReports(database, options.prices),
+        webhooks=Webhooks(database, shared.notifier, shared.webhook_secrets, shared.posts),
     )
 
 

@@ -56,12 +56,26 @@ from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.models import Models
 from core.services.uploads.transfers import Transfers
 from core.services.uploads.uploads import Uploads
+from core.services.webhooks.webhook_delivery import WebhookDelivery
+from core.services.webhooks.webhooks import Webhooks
 from core.store.database import Database
 
 
 @dataclass(frozen=True, slots=True)
+class UpkeepServices:
+    """Services that jobs use for projects and their people, without being asked for."""
+
+    quotas: Quotas
+    audit: Audit
+    project_ends: ProjectEnds
+    job_usage: JobUsage
+    provider_sign_ins: ProviderSignIns
+    webhook_delivery: WebhookDelivery
+
+
+@dataclass(frozen=True, slots=True)
 class AccessServices:
-    """Who requests are, what operators and maintainers decide about others, and what jobs work for them."""
+    """Who requests are, and what operators and maintainers decide about others."""
 
     accounts: Accounts
     authentication: UserAuthentication
@@ -69,8 +83,6 @@ class AccessServices:
     quotas: Quotas
     shares: Shares
     project_ends: ProjectEnds
-    job_usage: JobUsage
-    provider_sign_ins: ProviderSignIns
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +164,7 @@ class PipelineServices:
 
 @dataclass(frozen=True, slots=True)
 class OperationServices:
-    """Services for operators: executors, the queue, storage, caches, quotas, and what projects have used."""
+    """Services for operators: executors, the queue, storage, caches, quotas, what projects have used, and webhooks."""
 
     executors: Executors
     queue: Queue
@@ -160,6 +172,7 @@ class OperationServices:
     cache_use: CacheUse
     quotas: Quotas
     usage_reports: UsageReports
+    webhooks: Webhooks
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, TextClause, bindparam, insert, select, text, 
 from common.errors import NotFound
 from core.domain.access.scopes import Caller, ReadScope, Scope, work_of
 from core.domain.submissions.stored_documents import decode_document
+from core.store import webhook_events
 from core.store.claims import Claims, HeldClaim
 from core.store.events import insert_event
 from core.store.owned import within
@@ -91,10 +92,13 @@ class AdvancedRows(Generic[R]):
         ended = None if state in (RUNNING_STATE, CANCELLING_STATE) else now
         idle = {"claim": None, "claim_until": 0.0, "failures": 0, "not_before": 0.0}
         changing = update(self.table).where(self.table.c.id == id)
-        c.execute(changing.values(state=str(state), ended_at=ended, **idle, **values))
+        moving = changing.values(state=str(state), ended_at=ended, **idle, **values)
+        project = c.scalar(moving.returning(self.table.c.project))
         note(c, f"{self.table.name}/{id}")
         told = {name: value for name, value in values.items() if name == "reason" and value}
         self.say(c, id, "state", {"state": str(state), **told}, now)
+        if ended is not None:
+            webhook_events.advanced_end(c, self.table, str(project), id, str(state), now)
 
     def say(self, c: Connection, id: str, type: str, body: Mapping[str, object], now: float) -> None:
         """Insert an event; the row numbers it in the same transaction, so that events appear in order."""

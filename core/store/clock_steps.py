@@ -102,6 +102,14 @@ TIMES: Mapping[str, tuple[Time, str]] = {
     "tokens.expires_at": (Time.END, "revoked_at IS NULL"),
     "tokens.revoked_at": (Time.RECORD, ""),
     "tokens.used_at": (Time.RECORD, ""),
+    "webhooks.former_until": (Time.END, "former_until>0"),
+    "webhooks.failing_since": (Time.BEGIN, "failing_since IS NOT NULL"),
+    "webhooks.not_before": (Time.PAUSE, "state='active'"),
+    "webhooks.claim_until": (Time.CLAIM, "claim IS NOT NULL"),
+    "webhooks.created_at": (Time.RECORD, ""),
+    "webhook_deliveries.due_at": (Time.END, "state='waiting'"),
+    "webhook_deliveries.created_at": (Time.RECORD, ""),
+    "webhook_deliveries.ended_at": (Time.RECORD, ""),
 }
 
 

@@ -22,6 +22,8 @@ from core.store.tables import (
     simulations,
     tokens,
     uploads,
+    webhook_deliveries,
+    webhooks,
 )
 
 _TABLES = {table.name: table for table in (simulations, comparisons, pipelines, models, dataset_versions, uploads)}
@@ -43,6 +45,8 @@ def ids(c: Connection, scope: Scope, table: str, after: str, limit: int, states:
 def forget_project(c: Connection, name: str) -> None:
     """Delete what is kept of a project beside its content; its name stays, so that it is never used again."""
     c.execute(delete(model_imports).where(model_imports.c.project == name))
+    c.execute(delete(webhook_deliveries).where(webhook_deliveries.c.project == name))
+    c.execute(delete(webhooks).where(webhooks.c.project == name))
     c.execute(delete(idempotency).where(idempotency.c.project == name))
     c.execute(delete(members).where(members.c.member_of == name))
     c.execute(delete(tokens).where(tokens.c.bound_to == name))

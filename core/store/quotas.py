@@ -4,14 +4,18 @@ The use changes in the transaction that changes what is counted, and a charge th
 project is locked before that of a user, by all transactions: none waits for another in a circle.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, insert, or_, select, text, update
 
+from core.domain.access.quota_marks import quota_marks
 from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Charge, Quota, check
 from core.domain.access.scopes import Scope
 from core.domain.scheduling.states import WAITING_STATES
 from core.domain.scheduling.worker_limits import Limits, WorkOwner
+from core.store import webhook_events
 from core.store.rows import StoredRow, columns_of, read_rows
 from core.store.tables import quota_limits, quota_use
 
@@ -43,6 +47,13 @@ class UseRow(StoredRow, frozen=True, gc=False):
         }
 
 
+class ChargedRow(UseRow, frozen=True, gc=False):
+    """Use after a charge. ``reached``: quotas that webhooks were told of. ``watched``: a webhook wants to be told."""
+
+    reached: str
+    watched: bool
+
+
 #: Drift of a project that was there before anything was counted.
 UNCOUNTED_DRIFT = -1
 _COLUMNS = ("queued_simulations", "tasks", "stored_bytes")
@@ -51,7 +62,9 @@ _CHARGE = text(
     " VALUES (:charged, :user, :queued_simulations, :tasks, :stored_bytes)"
     ' ON CONFLICT (charged, "user") DO UPDATE SET '
     + ", ".join(f"{name}=quota_use.{name}+excluded.{name}" for name in _COLUMNS)
-    + ' RETURNING "user", queued_simulations, tasks, stored_bytes'
+    + ' RETURNING "user", queued_simulations, tasks, stored_bytes, reached,'
+    # in the same statement: a charge costs no further query where no webhook wants to be told
+    " EXISTS(SELECT 1 FROM webhooks w WHERE w.project=:charged AND w.state='active' AND w.types LIKE '%quota.reached%')"
 )
 _LIMITS = select(*columns_of(quota_limits, LimitRow)).where(
     or_(quota_limits.c.limited == bindparam("project"), quota_limits.c.limited == EVERY_PROJECT)
@@ -70,8 +83,10 @@ def charge(
     rows = read_rows(c.execute(_LIMITS, {"project": project}), LimitRow) if refuse else []
     for name, counted in _shares(user, change, of_user):
         if counted:
-            used = _count(c, project, name, counted).used
-            check(project, name, _in_force(rows, project, name), used, counted)
+            row = _count(c, project, name, counted)
+            check(project, name, _in_force(rows, project, name), row.used, counted)
+            if row.watched or row.reached:
+                _mark_reached(c, project, row, counted)
 
 
 def charge_content(c: Connection, project: str, user: str, stored: int, others: "Select[str]") -> None:
@@ -89,10 +104,27 @@ def _shares(user: str, change: Charge, of_user: Charge | None) -> list[tuple[str
     return [(WHOLE_PROJECT, change), *own]
 
 
-def _count(c: Connection, project: str, user: str, change: Charge) -> UseRow:
+def _count(c: Connection, project: str, user: str, change: Charge) -> ChargedRow:
     values = {name: getattr(change, name) for name in _COLUMNS}
-    [row] = read_rows(c.execute(_CHARGE, {"charged": project, "user": user, **values}), UseRow)
+    [row] = read_rows(c.execute(_CHARGE, {"charged": project, "user": user, **values}), ChargedRow)
     return row
+
+
+def _mark_reached(c: Connection, project: str, row: ChargedRow, change: Charge) -> None:
+    """Tell webhooks of the limits that a charge has come near to, once for each crossing."""
+    _, in_force = limits(c, project, row.user)
+    before = {Quota(name) for name in json.loads(row.reached or "[]")}
+    marks = quota_marks(before, in_force, row.used, change)
+    if marks.reached != before:
+        of_row = (quota_use.c.charged == project, quota_use.c.user == row.user)
+        c.execute(update(quota_use).where(*of_row).values(reached=_reached_text(marks.reached)))
+    for quota in sorted(marks.new):
+        now = datetime.now(UTC).timestamp()
+        webhook_events.quota_reached(c, project, row.user, quota, in_force[quota], row.used[quota], now)
+
+
+def _reached_text(quotas: Collection[Quota]) -> str:
+    return json.dumps(sorted(quotas)) if quotas else ""
 
 
 def room(c: Connection, project: str, user: str, change: Charge) -> None:
@@ -218,8 +250,13 @@ def recount(c: Connection, scope: Scope) -> int:
     )
     if c.scalar(select(quota_use.c.drift).where(*_whole(project))) == UNCOUNTED_DRIFT:
         drift = 0
+    marks = select(quota_use.c.user, quota_use.c.reached).where(quota_use.c.charged == project)
+    told = {user: reached for user, reached in c.execute(marks)}
     c.execute(delete(quota_use).where(quota_use.c.charged == project))
-    rows = [{"charged": project, "user": user} | dict(zip(_COLUMNS, row, strict=True)) for user, row in counted.items()]
+    rows: list[dict[str, object]] = [
+        {"charged": project, "user": user, "reached": told.get(user, "")} | dict(zip(_COLUMNS, row, strict=True))
+        for user, row in counted.items()
+    ]
     c.execute(insert(quota_use), rows)
     c.execute(update(quota_use).where(*_whole(project)).values(drift=drift))
     return drift

@@ -30,7 +30,7 @@ from core.domain.access.shared_kinds import SharedKind
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.states import ADMITTED, FINAL, UNENDED, WAITING_STATES, State, may_follow
 from core.domain.submissions.listing import search_text
-from core.store import accounts, events, quotas, scheduling_changes, shares
+from core.store import accounts, events, quotas, scheduling_changes, shares, webhook_events
 from core.store.claims import Claims
 from core.store.owned import OwnedQuery, within
 from core.store.recording import note
@@ -350,6 +350,8 @@ def move(c: Connection, id: str, current: State, following: State, now: float, *
     events.insert_event(c, id, seq, "state", body, now)
     scheduling_changes.add(c, id)
     quotas.charge(c, project, user, charge, refuse=False)
+    if following in FINAL:
+        webhook_events.simulation_end(c, project, id, following, now)
     return int(seq)
 
 

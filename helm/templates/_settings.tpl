@@ -26,7 +26,7 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- end -}}
 {{- end -}}
 {{- range .Values.ingress.hosts }}{{ $names = append $names . }}{{ end -}}
-{{- $values := omit .Values.settings "token" "databaseUrl" "redisUrl" "objectStoreAccessKey" "objectStoreSecretKey" -}}
+{{- $values := omit .Values.settings "token" "databaseUrl" "redisUrl" "objectStoreAccessKey" "objectStoreSecretKey" "webhookKey" -}}
 {{- $names = concat $names ($values.names | default list) | uniq -}}
 {{- $defaults := dict "home" "/var/lib/windtunnel" "host" "0.0.0.0" "port" 5000 "runnerApiHost" "0.0.0.0" "runnerApiPort" 5001
     "executors" "/etc/windtunnel/executors/executors.json" "scsPort" 0 "metricsPort" 9464 "jobsMetricsPort" 9464 -}}
@@ -52,7 +52,7 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- $full := include "windtunnel.fullname" . -}}
 {{- $secrets := dict -}}
 {{- $kept := (lookup "v1" "Secret" .Release.Namespace (printf "%s-settings" $full)).data | default dict -}}
-{{- range $name := list "token" "databaseUrl" "redisUrl" "objectStoreAccessKey" "objectStoreSecretKey" -}}
+{{- range $name := list "token" "databaseUrl" "redisUrl" "objectStoreAccessKey" "objectStoreSecretKey" "webhookKey" -}}
 {{- with get $.Values.settings $name }}{{ $_ := set $secrets (include "windtunnel.variable" $name) . }}{{ end -}}
 {{- end -}}
 {{- if .Values.trial -}}
@@ -71,6 +71,13 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- $_ := set .Release "generatedToken" (get $kept "WINDTUNNEL_TOKEN" | b64dec | default (randAlphaNum 40)) -}}
 {{- end -}}
 {{- $_ := set $secrets "WINDTUNNEL_TOKEN" .Release.generatedToken -}}
+{{- end -}}
+{{- /* Secrets of webhooks are made of it by all pods, which share no folder. */}}
+{{- if not (or .Values.existingSecret (hasKey $secrets "WINDTUNNEL_WEBHOOK_KEY")) -}}
+{{- if not (hasKey .Release "generatedWebhookKey") -}}
+{{- $_ := set .Release "generatedWebhookKey" (get $kept "WINDTUNNEL_WEBHOOK_KEY" | b64dec | default (randAlphaNum 64)) -}}
+{{- end -}}
+{{- $_ := set $secrets "WINDTUNNEL_WEBHOOK_KEY" .Release.generatedWebhookKey -}}
 {{- end -}}
 {{- toYaml $secrets -}}
 {{- end }}

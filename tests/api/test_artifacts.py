@@ -309,7 +309,7 @@ def test_a_replay_whose_evaluator_ends_three_times_is_refused_and_not_computed_a
         platform.files,
         platform.catalogue,
         platform.pipelines,
-        platform.access,
+        platform.upkeep,
         environments_folder=ENVIRONMENTS,
         sandbox=None,
     ).table["replay"]

@@ -31,6 +31,8 @@ NAMED: Mapping[tuple[str, str], str] = {
     ("comparisons", "id"): "comparison",
     ("pipelines", "id"): "pipeline",
     ("imports", "id"): "import",
+    ("webhooks", "id"): "webhook",
+    ("webhooks", "delivery"): "delivery",
     ("models", "model"): "model",
     ("models", "name"): "model name",
     ("datasets", "dataset"): "dataset",
@@ -45,6 +47,8 @@ OTHERS: Mapping[str, str] = {
     "tag": "gold", "index": "0", "file": "dataset.json", "task": "0", "name": "note.txt", "picture": "note.svg",
     "reader": "blue",
 }  # fmt: skip
+#: Ends of routes that take no body.
+WITHOUT_BODY = ("/cancel", "/close", "/ping", "/rotate", "/shares/<name:reader>")
 #: Routes whose address names nothing that a project owns.
 UNOWNED = ("executors", "runtimes", "users", "problems", "sign-in")
 
@@ -72,6 +76,8 @@ NOTHING = Things(
         "comparison": (fresh(12),),
         "pipeline": (fresh(13),),
         "import": (fresh(14),),
+        "webhook": (fresh(19),),
+        "delivery": (fresh(20),),
         "model": (fresh(15), "sha256:" + "5" * 64, "rod/brake", "rod/brake@1", "rod/brake@gold", "rod/brake@latest"),
         "model name": ("brave",),
         "dataset": (fresh(16), "sha256:" + "6" * 64, "rod/drives", "rod/drives@1", "rod/drives@gold"),
@@ -116,6 +122,9 @@ def red(people: People, platform: Platform, worker: LeasingWorker) -> Things:
     row = {"id": fresh(30), "project": "red", "made_by": "operator", "reference": "https://models.example/a.onnx"}
     row |= {"connection": "", "options": "{}", "created_at": 1.0}
     platform.database.write(lambda c: model_imports.add(c, row))
+    wanted = {"url": "https://hooks.example/red", "types": ["simulation.ended", "quota.reached"]}
+    webhook = made("POST", "/v1/webhooks", json=wanted).json["id"]
+    delivery = made("POST", f"/v1/webhooks/{webhook}/ping").json["id"]
     token = made("GET", "/v1/projects/red/tokens").json["items"][0]["id"]
     return Things(
         {
@@ -124,6 +133,8 @@ def red(people: People, platform: Platform, worker: LeasingWorker) -> Things:
             "comparison": (comparison,),
             "pipeline": (pipeline,),
             "import": (fresh(30),),
+            "webhook": (webhook,),
+            "delivery": (delivery,),
             "model": (model["id"], model["digest"], "red/brake", "red/brake@1", "red/brake@gold", "red/brake@latest"),
             "model name": ("brake",),
             "dataset": (dataset["id"], dataset["digest"], "red/drives", "red/drives@1", "red/drives@gold"),
@@ -188,7 +199,7 @@ def request_to(method: str, rule: str, names: Mapping[str, str]) -> tuple[str, d
         options["json"] = {"workers": 2}
     elif "/tags/" in rule:
         options["json"] = {"version": "1"}
-    elif method in ("PUT", "POST") and not rule.endswith(("/cancel", "/close", "/shares/<name:reader>")):
+    elif method in ("PUT", "POST") and not rule.endswith(WITHOUT_BODY):
         options["json"] = {}
     return path, options
 
@@ -283,6 +294,8 @@ SENT: list[tuple[str, str, Mapping[str, Any]]] = [
     ("GET", "/v1/audit?subject=simulations/{simulation}", {}),
     ("GET", "/v1/audit?project={project}", {}),
     ("GET", "/v1/shares?project={project}", {}),
+    ("GET", "/v1/webhooks?project={project}", {}),
+    ("GET", "/v1/webhooks?after={webhook}", {}),
 ]  # fmt: skip
 #: Requests that blue makes of a thing of its own, together with one of red.
 MIXED: list[tuple[str, str, Mapping[str, Any]]] = [

@@ -129,7 +129,7 @@ UNITS: tuple[tuple[str, str, str], ...] = (
         r"\bfrom [01]\b|[Nn]umber of (the )?\w+",
     ),
     ("a seed", r"seed$", r"\bSeed\b"),
-    ("an HTTP status", r"(Problem(Kind)?|AuditEntry)\.status$", r"HTTP status"),
+    ("an HTTP status", r"(Problem(Kind)?|AuditEntry|Delivery)\.status$", r"HTTP status"),
     ("a cursor", r"\.next$| after$", r"`next`|`after`|Cursor"),
     ("a count", r"", r"\b[Nn]umbers? of \w+|\b(Most|Smallest|the most) \w+"),
 )

@@ -71,7 +71,6 @@ def opened(platform: Platform, settings: Settings, provider: TestIdentityProvide
     signing = ProviderSignIns(platform.database, known)
     platform = replace(
         platform,
-        access=replace(platform.access, provider_sign_ins=signing),
         sign_in=replace(platform.sign_in, provider_sign_ins=signing),
     )
     app = root.create_flask(platform, replace(settings, token=OPERATOR, multi_user=True), {"level": 3, "missing": []})
@@ -170,7 +169,7 @@ def test_groups_are_read_again_within_the_hour_without_the_person(company: Compa
         "/v1/projects/red/tokens", json={"name": "ci", "role": "submitter", "service": "nightly"}
     ).json["token"]
     company.provider.people({"a1": {**ADA, "groups": ["drivers"]}})
-    assert company.platform.access.provider_sign_ins.read_due() == 0, "it was read just now"
+    assert company.platform.sign_in.provider_sign_ins.read_due() == 0, "it was read just now"
     assert read_an_hour_later(company) == 1
     assert company.roles(browser) == {"red": "submitter"}
     company.provider.people({})
@@ -249,7 +248,7 @@ def read_an_hour_later(company: Company) -> int:
     company.platform.database.write(
         lambda c: c.exec_driver_sql("UPDATE provided_users SET read_at = read_at - 3601") and None
     )
-    return company.platform.access.provider_sign_ins.read_due()
+    return company.platform.sign_in.provider_sign_ins.read_due()
 
 
 def forget_outcomes(company: Company) -> None:

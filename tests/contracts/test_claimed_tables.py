@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Float, Integer, insert, text, update
 
-from core.store import datasets, model_imports, run_logs, simulations
+from core.store import datasets, model_imports, run_logs, simulations, webhooks
 from core.store.claims import Claims, HeldClaim
 from core.store.comparisons import COMPARISONS
 from core.store.database import Connection, Database
@@ -33,6 +33,7 @@ TABLES = {
     "pipelines": ClaimedTable(PIPELINES.claims, {"state": "cancelling"}, {"state": "cancelled"}),
     "versions": ClaimedTable(datasets.CLAIMS, {"state": "registering"}, {"state": "ready"}),
     "prefetches": ClaimedTable(datasets.PREFETCHES, {"state": "fetching"}, {"state": "ready"}),
+    "webhooks": ClaimedTable(webhooks.CLAIMS, {"state": "active"}, {"state": "paused"}),
     "staged simulations": ClaimedTable(simulations.STAGING, {"state": "staging"}, {"state": "queued"}),
     "deleted simulations": ClaimedTable(
         simulations.DELETED, {"state": "queued", "deleted_at": 1.0}, {"state": "queued", "deleted_at": None}

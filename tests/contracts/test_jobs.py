@@ -46,7 +46,7 @@ def test_a_simulation_finalized_twice_at_once_does_not_delay_another(rig: Dispat
         platform.files,
         platform.catalogue,
         platform.pipelines,
-        platform.access,
+        platform.upkeep,
         environments_folder=tmp_path,
         sandbox=None,
     )

@@ -195,7 +195,7 @@ def test_a_simulation_whose_summary_waits_for_the_store_says_so(rig: DispatcherR
         platform.files,
         platform.catalogue,
         platform.pipelines,
-        platform.access,
+        platform.upkeep,
         environments_folder=Path(),
         sandbox=None,
     )

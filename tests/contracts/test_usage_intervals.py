@@ -203,7 +203,7 @@ def test_a_launch_in_the_queue_of_its_cluster_has_nothing_yet(rig: DispatcherRig
 def test_a_job_is_a_kind_of_its_own_for_the_project_that_it_works_for(rig: DispatcherRig, tmp_path: Path) -> None:
     platform = rig.platform
     folders: dict[str, Any] = {"environments_folder": tmp_path, "sandbox": None}
-    jobs = Jobs(platform.jobs, platform.files, platform.catalogue, platform.pipelines, platform.access, **folders)
+    jobs = Jobs(platform.jobs, platform.files, platform.catalogue, platform.pipelines, platform.upkeep, **folders)
     id, _, launch = launched(rig, labels={"team": "a"})
     rig.play(launch)
     rig.until(lambda: not rig.dispatch.unfinished([id]) and rig.dispatch.close(id))

@@ -89,6 +89,7 @@ LEFT_OUT = {
         ),
         "this platform has no accounts: tests/api/test_sign_ins.py",
     ),
+    "retry_delivery": "a delivery has to be there: tests/api/test_webhooks.py",
     "get_model_lock": "only a model that declares packages has one: tests/system/test_model_dependencies.py",
 }
 #: Headers of a request of tus, without which it is refused.
@@ -213,6 +214,9 @@ class Examples:
                 return self.comparison(ended=True)
             case name if "pipeline" in name:
                 return self.pipeline(ended=name != "cancel_pipeline")
+            case name if "webhook" in name or name == "list_deliveries":
+                wanted = {"url": "https://ci.example.com/hooks/1", "types": ["simulation.ended"]}
+                return _id(self._http.post("/v1/webhooks", json=wanted))
             case name if "upload" in name:
                 return self.upload(b"hello", "greeting.txt")
             case _:

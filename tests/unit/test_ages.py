@@ -26,6 +26,7 @@ ALLOWED: Mapping[str, tuple[int, str]] = {
         1,
         "an end is a record; a step changes days of patience",
     ),
+    "core/services/webhooks/webhook_delivery.py": (1, "a retention of days: the future is kept"),
     "core/store/leases.py": (1, "the database's clock, whose steps are taken out"),
     "datasets/objectstore/s3.py": (1, "a removal by the server's times: the future is kept"),
     "server/probes.py": (1, "the supervisor's monotonic clock"),

@@ -23,6 +23,8 @@ OF_THE_PLATFORM = {
         "simulations.add",
         "uploads.add",
         "usage_intervals.begin",
+        "webhook_deliveries.add",
+        "webhooks.add",
     },
     "the row, or its claim, was found in a scope before": {
         "advanced_rows.AdvancedRows.move",
@@ -70,6 +72,11 @@ OF_THE_PLATFORM = {
         "usage_intervals.resize",
         "usage_intervals.wait",
     },
+    "the event is of what its transaction changes, in the project of that": {
+        "webhook_events.advanced_end",
+        "webhook_events.simulation_end",
+        "webhooks.listeners",
+    },
     "a job works on the row": {
         "datasets.at_work",
         "simulations.any_row",
@@ -93,15 +100,16 @@ OF_THE_PLATFORM = {
         "simulations.last_change",
         "simulations.versions",
     },
-    "entries of all projects are kept for the same time": {"audit.forget"},
+    "entries of all projects are kept for the same time": {"audit.forget", "webhook_deliveries.forget"},
     "the project ends, with all that it has": {"owned_rows.forget_project"},
-    "it counts, for operators": {"simulations.by_state"},
+    "it counts, for operators": {"simulations.by_state", "webhooks.attempts", "webhooks.oldest_due"},
     "it ends the project that it names": {"owned_rows.forget_project"},
     "its rows are joined with rows that were found in a scope": {
         "comparisons.simulations_of",
         "pipelines.steps_of",
         "results.news",
     },
+    "it charges the project that it names": {"quotas.charge"},
     "it ends a project": {"owned_rows.forget_project"},
     "the clock is that of the machine": {"clock_steps.rewind"},
 }

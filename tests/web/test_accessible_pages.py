@@ -36,6 +36,8 @@ PAGES = {
     "/runtimes": "/runtimes",
     "/operations": "/operations",
     "/operations/usage": "/operations/usage?by=simulation",
+    "/operations/webhooks": "/operations/webhooks",
+    "/operations/webhooks/<id>": "/operations/webhooks/{webhook}",
     "/register": "/register",
     "/sign-in": "/sign-in",
     "": "/simulations/nothing",
@@ -76,6 +78,9 @@ def test_pages_are_accessible_and_fit_in_both_modes_and_widths(
     submission = {"dataset": "car_street", "model": "new"}
     steps = [{"name": name, "submission": submission, "after": ["a"] * (name != "a")} for name in "abc"]
     names["pipeline"] = client.post("/v1/pipelines", json={"name": "nightly", "steps": steps}).json["id"]
+    wanted = {"url": "https://ci.example.com/hooks/1?key=a", "types": ["simulation.ended"], "labels": {"team": "a"}}
+    names["webhook"] = client.post("/v1/webhooks", json=wanted).json["id"]
+    client.post(f"/v1/webhooks/{names['webhook']}/ping")
     found: list[str] = []
     for address in PAGES.values():
         page.set_viewport_size({"width": 1280, "height": 800})

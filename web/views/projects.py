@@ -20,6 +20,7 @@ LISTS = (
     *("/submit", "/simulations", "/comparisons", "/pipelines", "/data", "/models"),
     *("/operations", "/operations/project", "/operations/platform", "/operations/tokens"),
     "/operations/audit",
+    "/operations/webhooks",
 )
 #: Projects that an operator is offered.
 MOST_PROJECTS = 200

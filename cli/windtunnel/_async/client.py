@@ -18,6 +18,7 @@ from windtunnel._async.simulations import AsyncSimulations
 from windtunnel._async.transport import AsyncTransport, path
 from windtunnel._async.uploads import AsyncUploads, Progress
 from windtunnel._async.usage import AsyncUsage
+from windtunnel._async.webhooks import AsyncWebhooks
 from windtunnel.account_records import ClientIdentity
 from windtunnel.progress import Bars
 from windtunnel.records import Executor, Runtime, Simulation, read
@@ -70,6 +71,7 @@ class AsyncClient:
         self.shares = AsyncShares(self._transport)
         self.audit = AsyncAudit(self._transport)
         self.usage = AsyncUsage(self._transport)
+        self.webhooks = AsyncWebhooks(self._transport)
 
     def __repr__(self) -> str:
         return f"Client({self.server.url!r})"

@@ -19,6 +19,7 @@ from windtunnel._sync.simulations import Simulations
 from windtunnel._sync.transport import Transport, path
 from windtunnel._sync.uploads import Progress, Uploads
 from windtunnel._sync.usage import SyncUsage
+from windtunnel._sync.webhooks import Webhooks
 from windtunnel.account_records import ClientIdentity
 from windtunnel.progress import Bars
 from windtunnel.records import Executor, Runtime, Simulation, read
@@ -71,6 +72,7 @@ class Client:
         self.shares = SyncShares(self._transport)
         self.audit = Audit(self._transport)
         self.usage = SyncUsage(self._transport)
+        self.webhooks = Webhooks(self._transport)
 
     def __repr__(self) -> str:
         return f"Client({self.server.url!r})"

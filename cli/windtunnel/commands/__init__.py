@@ -39,6 +39,7 @@ COMMANDS = {
     "services": "Create service accounts of a project.",
     "tokens": "List, create and revoke tokens.",
     "shares": "List, add and remove what projects let each other read.",
+    "webhooks": "Send events of the project to an address, signed, and see how that went.",
     "quotas": "Show and set limits of a project, of a user in it, or of every project.",
     "audit": "Show who did what to what, from where, and what was refused.",
     "usage": "Show what the project has used, by day, user or label, and what that cost.",

@@ -129,6 +129,13 @@ KINDS: tuple[JobKind, ...] = (
         timeout=1800,
     ),
     JobKind(
+        name="deliver",
+        does="sends events to a webhook",
+        concurrency=4,  # it waits for receivers more than it computes
+        timeout=600,
+        resident=True,
+    ),
+    JobKind(
         name="sweep",
         does="deletes expired uploads, unreferenced objects and unused cache entries",
         concurrency=1,

@@ -39,7 +39,7 @@ from core.services.simulations.new_simulations import resubmission
 from core.services.simulations.results import Results
 from core.services.simulations.simulations import Simulations
 from core.store import comparisons as store
-from core.store import pipelines, simulations
+from core.store import pipelines, simulations, webhook_events
 from core.store.comparisons import COMPARISONS, BatchSimulationRow, ComparedModelRow, ComparisonRow
 from core.store.database import Connection, Database
 from runtimes.harness.evaluator.tasks import TaskPlan
@@ -189,6 +189,8 @@ class ComparisonBatches:
                 finished = ComparisonState.FINISHED.value
                 ended = {"model": model.name, "state": finished, "sentence": shown["sentence"]}
                 COMPARISONS.say(c, comparison.id, "model", ended, now)
+                row, told = comparison.row, {"reference": reference.name} | event
+                webhook_events.decision(c, row.project, row.id, row.label_values, told, now)
 
         self._database.write(write)
         self._notifier.publish(comparison.id)
