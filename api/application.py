@@ -29,6 +29,7 @@ from api.v1 import (
     pipelines,
     quotas,
     results,
+    retention,
     runtimes,
     session,
     shares,
@@ -75,6 +76,7 @@ BLUEPRINTS = (
     shares,
     accounts,
     quotas,
+    retention,
     audit,
     webhooks,
 )

@@ -42,6 +42,7 @@ PARAMETERS: Mapping[tuple[str, str], tuple[str, str | int]] = {
     ("projects", "project"): ("Name of the project.", "team-a"),
     ("projects", "user"): ("Name of the user.", "ada"),
     ("projects", "token"): ("Id of the token, as in the list of tokens.", EXAMPLE_ID),
+    ("bin", "id"): ("Id of what is in the bin, as in its list.", EXAMPLE_ID),
     ("users", "user"): ("Name of the user.", "ada"),
     ("users", "token"): ("Id of the token or the session, as in the list of tokens.", EXAMPLE_ID),
     ("users", "passkey"): ("Id of the passkey, as in the list of ways to sign in.", "dGhlIHBhc3NrZXk"),

@@ -136,6 +136,8 @@ class Settings:
     upload_ttl: timedelta = timedelta(days=1)
     #: Seconds that entries of the audit log are kept: 400 days. A platform without accounts has none.
     audit_retention: timedelta = timedelta(days=400)
+    #: Seconds for which what is in the bin may come back: a week.
+    bin_term: timedelta = timedelta(days=7)
     #: Most unfinished uploads of a caller: of an IPv4 address, or of a /64 of IPv6 addresses.
     uploads_per_caller: int = 500
     #: Most unfinished dry runs (``POST /v1/checks``) of all callers: each occupies a thread of an API process and takes

@@ -64,6 +64,7 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             upload_ttl=settings.upload_ttl.total_seconds(),
             audit_retention=settings.audit_retention.total_seconds(),
             identity_providers=identity_providers_of(settings),
+            bin_term=settings.bin_term.total_seconds(),
             max_unpacked=settings.max_unpacked,
             installer=InstallerOptions(
                 indexes=settings.package_indexes,

@@ -69,6 +69,62 @@ class ShownShares(msgspec.Struct, frozen=True):
     items: list[ShownShare]
 
 
+class ShownRule(msgspec.Struct, frozen=True):
+    """A rule by which a project deletes what is old. Ages in seconds."""
+
+    kind: str
+    older_than: int | None = None
+    unused_for: int | None = None
+    keep_last: int | None = None
+    labels: dict[str, str] = {}
+    states: list[str] = []
+    name: str | None = None
+
+
+class ShownRetention(msgspec.Struct, frozen=True):
+    """Decisions of a project about what it keeps."""
+
+    bin: bool
+    rules: list[ShownRule]
+
+
+class ShownBinItem(msgspec.Struct, frozen=True):
+    """Something in the bin."""
+
+    kind: str
+    id: str
+    name: str
+    version: str | None
+    bytes: int
+    made_by: str
+    binned_by: str | None
+    rule: str | None
+    binned_at: str
+    until: str
+
+
+class ShownBin(msgspec.Struct, frozen=True):
+    """The bin: its newest items, and the number and the bytes of all."""
+
+    items: list[ShownBinItem]
+    count: int
+    bytes: int
+
+
+class TakenAmount(msgspec.Struct, frozen=True):
+    """How much rules would take of a kind."""
+
+    count: int
+    bytes: int
+
+
+class ShownTrial(msgspec.Struct, frozen=True):
+    """The effect that the rules of a project would have now."""
+
+    taken: dict[str, TakenAmount]
+    spared: dict[str, int]
+
+
 class ShownName(msgspec.Struct, frozen=True):
     """A project, or a user."""
 

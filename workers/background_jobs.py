@@ -86,11 +86,13 @@ class Jobs:
         self._services.staging.release(id)
 
     def sweep(self, what: str) -> None:
-        """Delete what is expired, unreferenced, unused or too old, end projects, recount quotas, read groups again."""
+        """Delete what is expired, unreferenced or too old, end projects; apply rules, recount, read groups again."""
         self._files.uploads.sweep()
         self._services.staging.sweep()
         self._services.deletion.sweep()
         self._files.models.sweep()
+        self._files.retention.sweep()
+        self._files.bin.sweep()
         self._upkeep.quotas.sweep()
         self._upkeep.audit.sweep()
         self._upkeep.webhook_delivery.sweep()

@@ -56,6 +56,8 @@ from core.services.pipelines.pipelines import Pipelines
 from core.services.pipelines.step_checks import StepChecks
 from core.services.pipelines.step_resolution import StepResolution
 from core.services.project_ends import ProjectContent, ProjectEnds
+from core.services.retention.bin import Bin
+from core.services.retention.project_retention import ProjectRetention
 from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import LeaseOptions, Leases
 from core.services.scheduling.model_environments import ModelEnvironments
@@ -156,6 +158,7 @@ class PlatformOptions:
     lease_ttl: float = 10.0
     upload_ttl: float = 86_400.0
     audit_retention: float = 400 * 86_400.0
+    bin_term: float = 7 * 86_400.0
     max_upload: int = 4 << 30
     max_unpacked: int = 4 << 30
     max_resumable: int = 64 << 30
@@ -239,6 +242,7 @@ def build(
             models=files.models,
             datasets=catalogue.datasets,
             uploads=files.uploads,
+            bin=files.bin,
         ),
     )
     return Platform(
@@ -321,15 +325,16 @@ def _file_services(shared: _Shared) -> FileServices:
     database, store, options = shared.database, shared.store, shared.options
     objects = store.root if isinstance(store, FilesystemStore) else None
     floor = DiskFloor(options.home, objects, least=options.disk_floor)
+    models = Models(
+        database,
+        store,
+        options.home / "scratch",
+        largest=options.max_upload,
+        largest_unpacked=options.max_unpacked,
+        floor=floor,
+    )
     return FileServices(
-        models=Models(
-            database,
-            store,
-            options.home / "scratch",
-            largest=options.max_upload,
-            largest_unpacked=options.max_unpacked,
-            floor=floor,
-        ),
+        models=models,
         uploads=Uploads(
             database,
             store,
@@ -340,6 +345,8 @@ def _file_services(shared: _Shared) -> FileServices:
         ),
         transfers=Transfers(store),
         disk_floor=floor,
+        bin=Bin(database, shared.notifier, models, term=options.bin_term),
+        retention=ProjectRetention(database),
     )
 
 

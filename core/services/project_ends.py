@@ -19,6 +19,7 @@ from core.services.comparisons.comparisons import Comparisons
 from core.services.datasets.datasets import Datasets
 from core.services.due_jobs import SWEEP
 from core.services.pipelines.pipelines import Pipelines
+from core.services.retention.bin import Bin
 from core.services.simulations.simulations import Simulations
 from core.services.uploads.models import Models
 from core.services.uploads.uploads import Uploads
@@ -42,6 +43,7 @@ class ProjectContent:
     models: Models
     datasets: Datasets
     uploads: Uploads
+    bin: Bin
 
 
 class ProjectEnds:
@@ -63,6 +65,7 @@ class ProjectEnds:
             ("models", content.models.delete),
             ("dataset_versions", content.datasets.delete),
             ("uploads", content.uploads.delete),
+            ("bin_items", content.bin.purge),  # last: what is deleted may go there
         )
 
     def close(self, caller: Caller) -> ProjectRow:

@@ -38,6 +38,8 @@ from core.services.operations.usage_reports import UsageReports
 from core.services.pipelines.pipeline_steps import PipelineSteps
 from core.services.pipelines.pipelines import Pipelines
 from core.services.project_ends import ProjectEnds
+from core.services.retention.bin import Bin
+from core.services.retention.project_retention import ProjectRetention
 from core.services.scheduling.executors import Executors
 from core.services.scheduling.leases import Leases
 from core.services.scheduling.staging import Staging
@@ -98,12 +100,14 @@ class SignInServices:
 
 @dataclass(frozen=True, slots=True)
 class FileServices:
-    """Files of clients: uploads, the models that are made of them, and the space that is left for both."""
+    """Files of clients: uploads, the models that are made of them, and the space that is left for both; and the bin."""
 
     models: Models
     uploads: Uploads
     transfers: Transfers
     disk_floor: DiskFloor
+    bin: Bin
+    retention: ProjectRetention
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ class Time(Enum):
 #: Every column that holds a time; those that are compared with the clock have the condition under which they are.
 TIMES: Mapping[str, tuple[Time, str]] = {
     "models.created_at": (Time.RECORD, ""),
+    "models.used_at": (Time.RECORD, ""),
+    "bin_items.binned_at": (Time.BEGIN, "emptied=0"),
     "model_locks.created_at": (Time.RECORD, ""),
     "model_imports.not_before": (Time.PAUSE, "state='fetching'"),
     "model_imports.claim_until": (Time.CLAIM, "claim IS NOT NULL"),
@@ -77,6 +79,7 @@ TIMES: Mapping[str, tuple[Time, str]] = {
     "uploads.held_until": (Time.END, "held_until>0"),
     "dataset_versions.claim_until": (Time.CLAIM, "state='registering'"),
     "dataset_versions.created_at": (Time.RECORD, ""),
+    "dataset_versions.used_at": (Time.RECORD, ""),
     "dataset_versions.ended_at": (Time.RECORD, ""),
     "dataset_prefetches.claim_until": (Time.CLAIM, "state='fetching'"),
     "dataset_prefetches.asked_at": (Time.RECORD, ""),

@@ -8,23 +8,25 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
+import msgspec
 from sqlalchemy import ColumnElement, Connection, and_, case, delete, exists, func, insert, not_, or_, select, update
 
-from common.errors import UnreadableRow
+from common.errors import Conflict, UnreadableRow
 from core.domain.access.references import split_reference
 from core.domain.access.scopes import ReadScope, Scope
 from core.domain.access.shared_kinds import SharedKind
 from core.domain.scheduling.states import UNENDED
 from core.domain.submissions.provenance import ResolvedDataset, dataset_of
 from core.domain.submissions.stored_documents import decode_document
-from core.store import quotas, shares
+from core.store import bin, quotas, shares
+from core.store.bin import BinAct, BinRow
 from core.store.claims import Claims, HeldClaim
 from core.store.owned import within
 from core.store.recording import note
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
+from core.store.tables import bin_items, dataset_tags, simulations
 from core.store.tables import dataset_objects as objects
 from core.store.tables import dataset_prefetches as prefetches
-from core.store.tables import dataset_tags, simulations
 from core.store.tables import dataset_versions as versions
 from core.store.tags import Tags
 
@@ -90,7 +92,16 @@ class PrefetchRow(StoredRow, frozen=True, gc=False):
     progress: str
 
 
+class _BinnedVersion(msgspec.Struct):
+    """The document of a version in the bin: when its registration ended, its tags, and how many objects it has."""
+
+    ended_at: float | None
+    tags: list[str]
+    objects: int
+
+
 _COLUMNS = columns_of(versions, DatasetVersionRow)
+_IN_BIN = exists().where(bin_items.c.id == versions.c.id)
 _SELECT = select(*_COLUMNS)
 
 
@@ -276,7 +287,7 @@ def _charge(c: Connection, row: DatasetVersionRow, stored: int) -> None:
         versions.c.project == row.project,
         versions.c.digest == row.digest,
         versions.c.id != row.id,
-        versions.c.state == "ready",
+        or_(versions.c.state == "ready", _IN_BIN),
         versions.c.stored_bytes > 0,
     )
     quotas.charge_content(c, row.project, row.made_by, stored, others)
@@ -306,8 +317,62 @@ def lock_version(c: Connection, scope: Scope, name: str, version: int) -> bool:
     return c.execute(query.where(versions.c.state == "ready").with_for_update(read=True)).first() is not None
 
 
+def lock(c: Connection, scope: Scope, id: str) -> None:
+    """Lock a version until the transaction ends, so that a submission that uses it is seen, or sees its end."""
+    c.execute(select(versions.c.id).where(within(versions, scope), versions.c.id == id).with_for_update())
+
+
 def bury(c: Connection, scope: Scope, id: str, now: float) -> DatasetVersionRow | None:
     """Mark a version as deleted, with its tags and prefetch: no query finds it, and no new reference is made to it."""
+    row = _bury(c, scope, id, now)
+    if row is not None and row.stored_bytes:
+        _charge(c, row, -row.stored_bytes)
+    return row
+
+
+def into_bin(c: Connection, scope: Scope, id: str, act: BinAct) -> DatasetVersionRow | None:
+    """Put a version into the bin, where it is as if it were deleted and stays charged; delete one that is not ready."""
+    before = by_id(c, scope, id)
+    if before is None or before.state != "ready":
+        return bury(c, scope, id, act.at)
+    named = tags.of_versions(c, scope, [id]).get(id, [])
+    if (row := _bury(c, scope, id, act.at)) is None:
+        return None
+    kept = _BinnedVersion(ended_at=before.ended_at, tags=named, objects=len(objects_of(c, id)))
+    item = {"id": id, "project": row.project, "kind": "datasets", "name": row.name, "version": row.version}
+    content = {"bytes": row.stored_bytes, "made_by": row.made_by, "document": msgspec.json.encode(kept).decode()}
+    bin.add(c, item | content | act.columns())
+    return row
+
+
+def restore(c: Connection, item: BinRow) -> str | None:
+    """Make a version that was in the bin ready again, with its tags; return the tag that another one has, if any.
+
+    Raise Conflict if objects of it are gone: an earlier version of the platform collects what is deleted.
+    """
+    scope, kept = Scope(item.project), decode_document(item.document or "", _BinnedVersion)
+    for tag in kept.tags:
+        if c.execute(tags.tagged(scope, item.name, tag)).first() is not None:
+            return tag
+    if len(objects_of(c, item.id)) != kept.objects:
+        raise Conflict("Its objects are being removed already, by an earlier version of the platform.")
+    buried = and_(within(versions, scope), versions.c.id == item.id, versions.c.state == "deleted")
+    c.execute(update(versions).where(buried).values(state="ready", ended_at=kept.ended_at))
+    for tag in kept.tags:
+        tags.put(c, scope, item.name, tag, item.id)
+    note(c, f"datasets/{item.id}")
+    return None
+
+
+def purge(c: Connection, item: BinRow, now: float) -> None:
+    """Charge a version that was taken out of the bin no longer; its objects are collected some minutes from now."""
+    ending = update(versions).where(versions.c.id == item.id, versions.c.state == "deleted").values(ended_at=now)
+    row = read_row(c.execute(ending.returning(*_COLUMNS)).first(), DatasetVersionRow)
+    if row is not None and row.stored_bytes:
+        _charge(c, row, -row.stored_bytes)
+
+
+def _bury(c: Connection, scope: Scope, id: str, now: float) -> DatasetVersionRow | None:
     alive = and_(within(versions, scope), versions.c.id == id, versions.c.state != "deleted")
     changes = {"state": "deleted", "ended_at": now, "claim": None, "claim_until": 0.0}
     burying = update(versions).where(alive).values(**changes).returning(*_COLUMNS)
@@ -316,8 +381,6 @@ def bury(c: Connection, scope: Scope, id: str, now: float) -> DatasetVersionRow 
     c.execute(delete(prefetches).where(prefetches.c.version_id == id))
     if row is None:
         return None
-    if row.stored_bytes:
-        _charge(c, row, -row.stored_bytes)
     left = of_name(c, Scope(row.project), row.name)
     shares.forget(c, row.project, SharedKind.DATASETS, row.name, id, last=not left)
     return row
@@ -363,13 +426,15 @@ def of_name(c: Connection, scope: Scope, name: str) -> list[str]:
 def purgeable(c: Connection, before: float) -> list[str]:
     """Return deleted, failed and duplicate versions that ended before ``before`` and still refer to objects.
 
-    A deleted one stays as long as a simulation that has not ended plays it: it may have been shared with that.
+    A deleted one stays while it is in the bin, and as long as a simulation that has not ended plays it: it may have
+    been shared with that.
     """
     over = and_(versions.c.state.in_(["deleted", "failed", "same"]), versions.c.ended_at <= before)
     referring = exists().where(objects.c.version_id == versions.c.id)
     unended = and_(simulations.c.ended_at.is_(None), simulations.c.deleted_at.is_(None))
     played = exists().where(unended, simulations.c.dataset_digest == versions.c.digest)
-    query = select(versions.c.id).where(over, referring, not_(and_(versions.c.state == "deleted", played)))
+    kept = and_(versions.c.state == "deleted", or_(played, _IN_BIN))
+    query = select(versions.c.id).where(over, referring, not_(kept))
     return list(c.scalars(query.order_by(versions.c.id).limit(100)))
 
 

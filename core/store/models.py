@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 
-from sqlalchemy import Connection, bindparam, func, insert, or_, select
+import msgspec
+from sqlalchemy import Connection, Select, bindparam, func, insert, or_, select, union_all
 
 from core.domain.access.quotas import Charge
 from core.domain.access.scopes import ReadScope, Scope
 from core.domain.access.shared_kinds import SharedKind
-from core.store import quotas, shares
+from core.domain.submissions.stored_documents import decode_document
+from core.store import bin, quotas, shares
+from core.store.bin import BinAct, BinRow
 from core.store.owned import OwnedQuery, within
 from core.store.recording import note
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
-from core.store.tables import model_tags, models, simulations
+from core.store.tables import bin_items, model_tags, models, simulations
 from core.store.tags import Tags
 
 tags = Tags(model_tags)
@@ -35,6 +38,13 @@ class ModelRow(StoredRow, frozen=True, gc=False):
     made_by: str
 
 
+class _BinnedModel(msgspec.Struct):
+    """The document of a version in the bin: its row and its tags."""
+
+    model: dict[str, object]
+    tags: list[str]
+
+
 _NEWEST_FIRST = models.c.version.desc(), models.c.id.desc()
 _COLUMNS = columns_of(models, ModelRow)
 _SELECT = select(*_COLUMNS)
@@ -49,31 +59,34 @@ def add(c: Connection, values: Mapping[str, object]) -> ModelRow:
 
     Content that its project has not yet is charged; raise QuotaExceeded if there is no room for it.
     """
-    project = values["project"]
-    versions = _SELECT.where(models.c.project == project, models.c.name == values["name"])
+    project, name = values["project"], values["name"]
+    versions = _SELECT.where(models.c.project == project, models.c.name == name)
     newest = read_row(c.execute(versions.order_by(models.c.version.desc()).limit(1)).first(), ModelRow)
     if newest is not None and newest.digest == values["digest"] and newest.format == values["format"]:
         return newest
-    version = newest.version + 1 if newest is not None else 1
+    binned = bin.newest_version(c, Scope(str(project)), str(name))
+    version = max(newest.version if newest is not None else 0, binned) + 1
     adding = insert(models).values(**values, version=version).returning(*_COLUMNS)
     [added] = read_rows(c.execute(adding), ModelRow)
     note(c, f"models/{added.id}")
-    _charge(c, added, added.size)
+    others = _makers(Scope(added.project), added.digest, but=added.id)
+    quotas.charge_content(c, added.project, added.made_by, added.size, others)
     return added
 
 
 def room(c: Connection, scope: Scope, user: str, digest: str, size: int) -> None:
     """Raise QuotaExceeded if a project has no room at this moment for content that it has not yet."""
-    own = select(models.c.id).where(within(models, scope), models.c.digest == digest)
-    if c.scalar(own.limit(1)) is None:
+    if not set(c.scalars(_makers(scope, digest).limit(1))):
         quotas.room(c, scope.owner, user, Charge(stored_bytes=size))
 
 
-def _charge(c: Connection, row: ModelRow, size: int) -> None:
-    others = select(models.c.made_by).where(
-        models.c.project == row.project, models.c.digest == row.digest, models.c.id != row.id
-    )
-    quotas.charge_content(c, row.project, row.made_by, size, others)
+def _makers(scope: Scope, digest: str, but: str = "") -> Select[str]:
+    """Return the query of who has content of a project, also in the bin, in another row than ``but``."""
+    rows = [
+        select(table.c.made_by).where(within(table, scope), table.c.digest == digest, table.c.id != but)
+        for table in (models, bin_items)
+    ]
+    return select(union_all(*rows).subquery("makers").c.made_by)
 
 
 def find(c: Connection, scope: Scope | ReadScope, ref: str) -> ModelRow | None:
@@ -141,15 +154,57 @@ def lock(c: Connection, scope: Scope, id: str) -> None:
 
 def delete(c: Connection, scope: Scope, id: str) -> bool:
     """Delete a row and its tags; return whether its content is no longer referenced by any model or simulation."""
+    row = _remove(c, scope, id)
+    return row is not None and _forget_content(c, Scope(row.project), id, row.made_by, (row.digest, row.size))
+
+
+def into_bin(c: Connection, scope: Scope, id: str, act: BinAct) -> bool:
+    """Put a version and its tags into the bin, where its content stays charged; False if it is not there."""
+    named = tags.of_versions(c, scope, [id]).get(id, [])
+    used_at = c.scalar(select(models.c.used_at).where(within(models, scope), models.c.id == id))
+    if (row := _remove(c, scope, id)) is None:
+        return False
+    content = {"name": row.name, "version": row.version, "digest": row.digest, "bytes": row.size}
+    kept = _BinnedModel(model=msgspec.to_builtins(row) | {"used_at": used_at}, tags=named)
+    item = {"id": id, "project": row.project, "kind": "models", "made_by": row.made_by}
+    item["document"] = msgspec.json.encode(kept).decode()
+    bin.add(c, item | content | act.columns())
+    return True
+
+
+def restore(c: Connection, item: BinRow) -> str | None:
+    """Insert a version that was in the bin, with its tags; return the tag that another one has now, if there is one."""
+    scope, kept = Scope(item.project), decode_document(item.document or "", _BinnedModel)
+    for tag in kept.tags:
+        if c.execute(tags.tagged(scope, item.name, tag)).first() is not None:
+            return tag
+    c.execute(insert(models).values(**kept.model))
+    for tag in kept.tags:
+        tags.put(c, scope, item.name, tag, item.id)
+    note(c, f"models/{item.id}")
+    return None
+
+
+def purge(c: Connection, item: BinRow) -> bool:
+    """End a version that was taken out of the bin; return as `delete` does."""
+    return _forget_content(c, Scope(item.project), item.id, item.made_by, (item.digest or "", item.bytes))
+
+
+def _remove(c: Connection, scope: Scope, id: str) -> ModelRow | None:
     deleting = models.delete().where(within(models, scope), models.c.id == id)
     row = read_row(c.execute(deleting.returning(*_COLUMNS)).first(), ModelRow)
     tags.drop_all(c, scope, id)
-    if row is None:
-        return False
-    _charge(c, row, -row.size)
-    left = select(models.c.id).where(models.c.project == row.project, models.c.name == row.name).limit(1)
-    shares.forget(c, row.project, SharedKind.MODELS, row.name, id, last=c.scalar(left) is None)
-    return not needed(c, row.digest)
+    if row is not None:
+        left = select(models.c.id).where(models.c.project == row.project, models.c.name == row.name).limit(1)
+        shares.forget(c, row.project, SharedKind.MODELS, row.name, id, last=c.scalar(left) is None)
+    return row
+
+
+def _forget_content(c: Connection, scope: Scope, id: str, made_by: str, content: tuple[str, int]) -> bool:
+    """Charge content, a digest with its size, no longer for a row that is gone; return whether nothing refers to it."""
+    digest, size = content
+    quotas.charge_content(c, scope.owner, made_by, -size, _makers(scope, digest, but=id))
+    return not needed(c, digest)
 
 
 def size_of(c: Connection, digest: str) -> int:
@@ -158,7 +213,9 @@ def size_of(c: Connection, digest: str) -> int:
 
 
 def needed(c: Connection, digest: str) -> bool:
-    """Return whether any model or simulation refers to this content."""
+    """Return whether any model or simulation refers to this content, those in the bin included."""
     model = select(models.c.id).where(models.c.digest == digest)
-    simulation = select(simulations.c.id).where(simulations.c.digest == digest, simulations.c.deleted_at.is_(None))
-    return any(c.execute(query.limit(1)).first() is not None for query in (model, simulation))
+    binned = select(bin_items.c.id).where(bin_items.c.digest == digest)
+    kept = or_(simulations.c.deleted_at.is_(None), simulations.c.binned == 1)
+    simulation = select(simulations.c.id).where(simulations.c.digest == digest, kept)
+    return any(c.execute(query.limit(1)).first() is not None for query in (model, binned, simulation))

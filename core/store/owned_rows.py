@@ -9,6 +9,7 @@ from core.domain.access.scopes import Scope
 from core.store import shares
 from core.store.owned import within
 from core.store.tables import (
+    bin_items,
     comparisons,
     dataset_versions,
     idempotency,
@@ -19,6 +20,7 @@ from core.store.tables import (
     projects,
     quota_limits,
     quota_use,
+    retention,
     simulations,
     tokens,
     uploads,
@@ -26,7 +28,8 @@ from core.store.tables import (
     webhooks,
 )
 
-_TABLES = {table.name: table for table in (simulations, comparisons, pipelines, models, dataset_versions, uploads)}
+_LISTED_TABLES = (simulations, comparisons, pipelines, models, dataset_versions, uploads, bin_items)
+_TABLES = {table.name: table for table in _LISTED_TABLES}
 
 
 def ids(c: Connection, scope: Scope, table: str, after: str, limit: int, states: Collection[str] = ()) -> list[str]:
@@ -50,6 +53,7 @@ def forget_project(c: Connection, name: str) -> None:
     c.execute(delete(idempotency).where(idempotency.c.project == name))
     c.execute(delete(members).where(members.c.member_of == name))
     c.execute(delete(tokens).where(tokens.c.bound_to == name))
+    c.execute(delete(retention).where(retention.c.project == name))
     c.execute(delete(quota_limits).where(quota_limits.c.limited == name))
     shares.forget_project(c, name)
     c.execute(delete(quota_use).where(quota_use.c.charged == name))

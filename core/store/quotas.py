@@ -204,12 +204,17 @@ _QUEUE_QUERY = (
 )
 _RESULTS_QUERY = (
     "SELECT {user}, 0, 0, sum(stored_bytes) FROM simulations"
-    " WHERE project=:p AND stored_bytes>0 AND deleted_at IS NULL GROUP BY 1"
+    " WHERE project=:p AND stored_bytes>0 AND (deleted_at IS NULL OR binned=1) GROUP BY 1"
 )
 _CONTENTS_QUERY = (
     "SELECT who, 0, 0, sum(size) FROM (SELECT {user} AS who, max({size}) AS size FROM {table}"
     " WHERE project=:p{where} GROUP BY 1, digest) AS contents GROUP BY who"
 )
+_MODELS = (
+    "(SELECT project, made_by, digest, size FROM models UNION ALL"
+    " SELECT project, made_by, digest, bytes FROM bin_items WHERE kind='models') AS m"
+)
+_KEPT_VERSION = " AND (state='ready' OR id IN (SELECT id FROM bin_items WHERE kind='datasets'))"
 _UPLOADS_QUERY = (
     "SELECT who, 0, 0, sum(bytes) FROM (SELECT DISTINCT {user} AS who, p.object, p.bytes FROM upload_parts p"
     " JOIN uploads u ON u.id=p.upload_id WHERE u.project=:p) AS parts GROUP BY who"
@@ -223,8 +228,8 @@ def _queries(whole: bool) -> list[str]:
     return [
         _QUEUE_QUERY.format(user=by("submitted_by")),
         _RESULTS_QUERY.format(user=by("submitted_by")),
-        _CONTENTS_QUERY.format(user=by("made_by"), size="size", table="models", where=""),
-        _CONTENTS_QUERY.format(user=by("made_by"), size="bytes", table="dataset_versions", where=" AND state='ready'"),
+        _CONTENTS_QUERY.format(user=by("made_by"), size="size", table=_MODELS, where=""),
+        _CONTENTS_QUERY.format(user=by("made_by"), size="bytes", table="dataset_versions", where=_KEPT_VERSION),
         _UPLOADS_QUERY.format(user=by("u.caller")),
     ]
 

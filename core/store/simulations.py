@@ -30,7 +30,8 @@ from core.domain.access.shared_kinds import SharedKind
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.states import ADMITTED, FINAL, UNENDED, WAITING_STATES, State, may_follow
 from core.domain.submissions.listing import search_text
-from core.store import accounts, events, quotas, scheduling_changes, shares, webhook_events
+from core.store import accounts, bin, events, quotas, scheduling_changes, shares, webhook_events
+from core.store.bin import BinAct
 from core.store.claims import Claims
 from core.store.owned import OwnedQuery, within
 from core.store.recording import note
@@ -112,6 +113,18 @@ class ChangeRow(StoredRow, frozen=True, gc=False):
     changed_at: float | None
 
 
+class _EndedColumns(StoredRow, frozen=True, gc=False):
+    """The columns of a simulation that is deleted which are needed for it."""
+
+    project: str
+    submitted_by: str
+    stored_bytes: int
+    model: str
+    digest: str
+    dataset_digest: str
+    created_at: float
+
+
 class EndRow(StoredRow, frozen=True, gc=False):
     """When a simulation ended, and when it was deleted."""
 
@@ -126,7 +139,7 @@ def listed_columns(record: type[StoredRow]) -> Sequence[ColumnElement[object]]:
 
 #: Claims on simulations that are staged, and on those that are deleted.
 STAGING = Claims(table=simulations, needed="state='staging'")
-DELETED = Claims(table=simulations, needed="deleted_at IS NOT NULL", ready="")
+DELETED = Claims(table=simulations, needed="deleted_at IS NOT NULL AND binned = 0", ready="")
 _CLAIM = Claims(table=simulations, needed="state=:state").taking
 _VERSIONS = text("SELECT id, event_seq FROM simulations WHERE id IN :ids").bindparams(bindparam("ids", expanding=True))
 _LAST_CHANGE = text("SELECT max(changed_at) FROM simulations WHERE changed_at IS NOT NULL")
@@ -184,6 +197,10 @@ _HEADLINES = OwnedQuery(
     ),
 )
 _END = select(*columns_of(simulations, EndRow)).where(simulations.c.id == bindparam("i"))
+_NOTE_USE = text("UPDATE models SET used_at=:at WHERE project=:p AND digest=:d AND (used_at IS NULL OR used_at<:at)")
+_NOTE_DATASET_USE = text(
+    "UPDATE dataset_versions SET used_at=:at WHERE project=:p AND digest=:d AND (used_at IS NULL OR used_at<:at)"
+)
 _SET_PROGRESS = text("UPDATE simulations SET progress=:progress WHERE id=:i")
 _LOCKED_PROGRESS = select(simulations.c.progress).where(simulations.c.id == bindparam("i")).with_for_update()
 _WAITING = (simulations.c.state == State.QUEUED.value, simulations.c.outcome.is_(None))
@@ -498,12 +515,52 @@ def positions(c: Connection, ids: Iterable[str]) -> dict[str, int]:
 
 def delete(c: Connection, scope: Scope, id: str, now: float) -> None:
     """Mark a simulation as deleted; its objects and rows are removed later, its row last."""
-    values = {"deleted_at": now, "changed_at": now, "claim": None, "claim_until": 0.0}
+    for row in _end(c, scope, id, now, binned=False):
+        quotas.charge(c, row.project, row.submitted_by, Charge(stored_bytes=-row.stored_bytes), refuse=False)
+
+
+def into_bin(c: Connection, scope: Scope, id: str, act: BinAct) -> bool:
+    """Put a simulation into the bin, where it is as if it were deleted and stays charged; False if it is not there."""
+    rows = _end(c, scope, id, act.at, binned=True)
+    for row in rows:
+        content = {"name": row.model, "bytes": row.stored_bytes, "made_by": row.submitted_by}
+        bin.add(c, {"id": id, "project": row.project, "kind": "simulations"} | content | act.columns())
+    return bool(rows)
+
+
+def restore(c: Connection, scope: Scope, id: str, now: float) -> bool:
+    """Take a simulation back from the bin, as it was; False if its removal has begun."""
+    note(c, f"simulations/{id}")
+    binned = (*_in_bin(scope, id), simulations.c.claim.is_(None))  # an earlier version claims all that is deleted
+    restoring = update(simulations).where(*binned).values(deleted_at=None, binned=0, changed_at=now)
+    return c.execute(restoring.returning(simulations.c.id)).first() is not None
+
+
+def purge(c: Connection, scope: Scope, id: str) -> None:
+    """Let the job remove a simulation that was in the bin."""
+    s = simulations.c
+    purging = update(simulations).where(*_in_bin(scope, id)).values(binned=0)
+    for project, user, stored in c.execute(purging.returning(s.project, s.submitted_by, s.stored_bytes)):
+        quotas.charge(c, project, user, Charge(stored_bytes=-stored), refuse=False)
+
+
+def _in_bin(scope: Scope, id: str) -> tuple[ColumnElement[bool], ...]:
+    s = simulations.c
+    return within(simulations, scope), s.id == id, s.deleted_at.is_not(None), s.binned == 1
+
+
+def _end(c: Connection, scope: Scope, id: str, now: float, *, binned: bool) -> list[_EndedColumns]:
+    """Mark a simulation as deleted; end its shares, and note the uses that are known from it alone."""
+    values = {"deleted_at": now, "changed_at": now, "binned": int(binned), "claim": None, "claim_until": 0.0}
     s = simulations.c
     alive = update(simulations).where(within(simulations, scope), s.id == id, s.deleted_at.is_(None))
-    for project, user, stored in c.execute(alive.values(**values).returning(s.project, s.submitted_by, s.stored_bytes)):
-        shares.forget(c, project, SharedKind.SIMULATIONS, id, id, last=True)
-        quotas.charge(c, project, user, Charge(stored_bytes=-stored), refuse=False)
+    ended = c.execute(alive.values(**values).returning(*columns_of(simulations, _EndedColumns)))
+    rows = read_rows(ended, _EndedColumns)
+    for row in rows:
+        shares.forget(c, row.project, SharedKind.SIMULATIONS, id, id, last=True)
+        c.execute(_NOTE_USE, {"p": row.project, "d": row.digest, "at": row.created_at})
+        c.execute(_NOTE_DATASET_USE, {"p": row.project, "d": row.dataset_digest, "at": row.created_at})
+    return rows
 
 
 def retries_of(c: Connection, scope: Scope, ids: Sequence[str]) -> dict[str, str]:

@@ -11,8 +11,10 @@ _EXTENTS = 'SELECT count(*), sum(size) FROM (SELECT max("offset" + bytes) AS siz
 #: Objects and bytes by kind. A retry inherits parts of objects of results and artifacts: each object counts once, up to
 #: the end of its last part.
 _SUMS: Mapping[str, str] = {
-    "models": "SELECT count(*), sum(size) FROM (SELECT max(size) AS size FROM models GROUP BY digest) AS contents",
-    "datasets": "SELECT count(*), sum(bytes) FROM dataset_versions WHERE state='ready'",
+    "models": "SELECT count(*), sum(size) FROM (SELECT max(size) AS size FROM (SELECT digest, size FROM models"
+    " UNION ALL SELECT digest, bytes FROM bin_items WHERE digest IS NOT NULL) AS rows GROUP BY digest) AS contents",
+    "datasets": "SELECT count(*), sum(bytes) FROM dataset_versions WHERE state='ready'"
+    " OR id IN (SELECT id FROM bin_items WHERE kind='datasets')",
     "results": _EXTENTS.format("segments"),
     "artifacts": _EXTENTS.format("artifacts"),
     "logs": "SELECT count(*), sum(bytes) FROM logs",

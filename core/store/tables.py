@@ -215,9 +215,41 @@ models = Table(
     Column("dependencies", Text),
     Column("source", Text),  # JSON: the reference that it was imported by, and what that resolved to
     Column("made_by", Text, nullable=False, server_default=""),  # Caller.name
+    Column("used_at", Float(53)),  # when the newest simulation with it began that was deleted; null: none was
     UniqueConstraint("project", "name", "version"),
     Index("models_digest", "digest"),
     Index("models_paged", "project", "id"),
+)
+
+# What was deleted and may come back for some days.
+bin_items = Table(
+    "bin_items",
+    metadata,
+    Column("id", Text, primary_key=True),  # of the thing
+    Column("project", Text, nullable=False),
+    Column("place", Text, nullable=False),  # grows with time: the order of the list
+    Column("kind", Text, nullable=False),  # see core/domain/retention/retention_rules.py
+    Column("name", Text, nullable=False),
+    Column("version", Integer),  # of a model or a dataset
+    Column("digest", Text),  # of a model's content, which is kept for it
+    Column("bytes", BigInteger, nullable=False),
+    Column("made_by", Text, nullable=False),
+    Column("binned_by", Text, nullable=False),  # Caller.name; empty: a rule
+    Column("rule", Text),  # in words
+    Column("document", Text),  # JSON: the row that comes back; null: it is where it was
+    Column("binned_at", Float(53), nullable=False),
+    Column("emptied", Integer, nullable=False, server_default="0"),  # whether it goes now, and comes back no more
+    Index("bin_items_paged", "project", "place"),
+    Index("bin_items_expired", "emptied", "binned_at"),
+    Index("bin_items_digest", "digest", **_where("digest IS NOT NULL")),
+)
+
+# What a project has decided about what is deleted.
+retention = Table(
+    "retention",
+    metadata,
+    Column("project", Text, primary_key=True),
+    Column("document", Text, nullable=False),  # JSON, see core/domain/retention/retention_rules.py
 )
 
 model_tags = Table(
@@ -327,9 +359,11 @@ simulations = Table(
     Column("changed_at", Float(53)),  # of its newest event, or of its deletion; null: before this column existed
     Column("headline", Text),  # JSON, the members of the summary that a list has; null: ended by an earlier version
     Column("outputs", Text),  # JSON: what its declared outputs became; null: it declares none, or has not ended
+    Column("binned", Integer, nullable=False, server_default="0"),  # whether it was deleted into the bin
     Index("simulations_state", "state", "id"),
     Index("simulations_unsummed", "state", "id", **_where("summary IS NULL")),
-    Index("simulations_deleted", "id", **_where("deleted_at IS NOT NULL")),
+    Index("simulations_deleted", "id", **_where("deleted_at IS NOT NULL")),  # of earlier versions
+    Index("simulations_purged", "id", **_where("deleted_at IS NOT NULL AND binned = 0")),
     Index("simulations_refused", "id", **_where("state = 'queued' AND outcome IS NOT NULL")),
     Index("simulations_claimed", "id", **_where("claim IS NOT NULL")),
     Index("simulations_changed", "changed_at", "id", **_where("changed_at IS NOT NULL")),
@@ -646,6 +680,7 @@ dataset_versions = Table(
     Column("claim_until", Float(53), nullable=False, server_default="0"),
     Column("created_at", Float(53), nullable=False),
     Column("ended_at", Float(53)),
+    Column("used_at", Float(53)),  # as that of a model
     UniqueConstraint("project", "name", "version"),
     Index("dataset_versions_state", "state"),
     Index("dataset_versions_digest", "digest"),

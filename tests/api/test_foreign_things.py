@@ -38,6 +38,7 @@ NAMED: Mapping[tuple[str, str], str] = {
     ("datasets", "dataset"): "dataset",
     ("datasets", "name"): "dataset name",
     ("uploads", "upload"): "upload",
+    ("bin", "id"): "binned",
     ("projects", "project"): "project",
     ("projects", "user"): "user",
     ("projects", "token"): "token",
@@ -86,6 +87,7 @@ NOTHING = Things(
         "project": ("rod",),
         "user": ("adam",),
         "token": (fresh(18),),
+        "binned": (fresh(19),),
     }
 )
 
@@ -125,6 +127,9 @@ def red(people: People, platform: Platform, worker: LeasingWorker) -> Things:
     wanted = {"url": "https://hooks.example/red", "types": ["simulation.ended", "quota.reached"]}
     webhook = made("POST", "/v1/webhooks", json=wanted).json["id"]
     delivery = made("POST", f"/v1/webhooks/{webhook}/ping").json["id"]
+    made("PUT", "/v1/projects/red/retention", json={"bin": True})
+    binned = made("PUT", "/v1/models/worn", data=MODEL + b"#", headers={"Content-Type": "text/x-python"}).json["id"]
+    made("DELETE", f"/v1/models/{binned}")
     token = made("GET", "/v1/projects/red/tokens").json["items"][0]["id"]
     return Things(
         {
@@ -143,6 +148,7 @@ def red(people: People, platform: Platform, worker: LeasingWorker) -> Things:
             "project": ("red",),
             "user": ("operator",),
             "token": (token,),
+            "binned": (binned,),
         }
     )
 
@@ -151,7 +157,7 @@ def state(platform: Platform) -> dict[str, list[Any]]:
     """Return all rows that red owns, and its shares, but for when its tokens were used."""
     with platform.database.read() as c:
         rows = {
-            table: c.exec_driver_sql(f"SELECT * FROM {table} WHERE project='red' ORDER BY 1, 2, 3").all()
+            table: sorted(c.exec_driver_sql(f"SELECT * FROM {table} WHERE project='red'").all(), key=repr)
             for table in sorted(OWNED_TABLES - {"audit"})
         }
         rows["shares"] = c.exec_driver_sql("SELECT * FROM shares WHERE owner='red'").all()
@@ -296,6 +302,8 @@ SENT: list[tuple[str, str, Mapping[str, Any]]] = [
     ("GET", "/v1/shares?project={project}", {}),
     ("GET", "/v1/webhooks?project={project}", {}),
     ("GET", "/v1/webhooks?after={webhook}", {}),
+    ("GET", "/v1/bin?project={project}", {}),
+    ("GET", "/v1/bin?after={binned}", {}),
 ]  # fmt: skip
 #: Requests that blue makes of a thing of its own, together with one of red.
 MIXED: list[tuple[str, str, Mapping[str, Any]]] = [

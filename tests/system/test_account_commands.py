@@ -266,6 +266,39 @@ def test_a_limit_that_cannot_be_set_is_refused(maintainer: Person, words: str, t
     assert text in maintainer.fails(f"quotas set {words}")
 
 
+def test_rules_are_tried_and_set_and_what_was_deleted_comes_back(maintainer: Person) -> None:
+    words = "simulations:older_than=8w,states=failed+cancelled,label.branch=nightly models:unused_for=90d,keep_last=3"
+    assert "0 simulations would go" in maintainer.does(f"retention dry-run {words}")
+    maintainer.does(f"retention set {words} --bin")
+    shown = maintainer.does("retention")
+    assert "older_than=56d, label.branch=nightly, states=failed+cancelled" in shown
+    assert "unused_for=90d, keep_last=3" in shown and "goes to the bin" in shown
+    decided = json.loads(maintainer.does("retention -o json"))
+    assert decided["bin"] and decided["rules"][0]["labels"] == {"branch": "nightly"}
+    model = maintainer.folder / "worn.py"
+    model.write_text("class Model:\n    def act(self, observation):\n        return [0.0]\n")
+    maintainer.does("models upload worn.py")
+    maintainer.does("models delete worn --yes")
+    [id] = maintainer.does("bin -o name").split()
+    assert "worn@1" in maintainer.does("bin") and maintainer.does(f"bin restore {id}").strip() == id
+    assert maintainer.does("models get worn -o name").strip()
+    maintainer.does("models delete worn --yes")
+    maintainer.does("bin empty --yes")
+    assert maintainer.does("bin -o name") == ""
+    assert "bin" in maintainer.fails(f"bin restore {id}")
+    maintainer.does("retention set --none --no-bin")
+    assert json.loads(maintainer.does("retention -o json")) == {"bin": False, "rules": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [("uploads:older_than=3d", "is of no kind"), ("models:older_than=soon", "is no age"),
+     ("models:older", "is no condition"), ("models:name=x", "would take all"), ("", "Name rules")],
+)  # fmt: skip
+def test_a_rule_that_cannot_be_set_is_refused(maintainer: Person, words: str, text: str) -> None:
+    assert text in maintainer.fails(f"retention set {words}")
+
+
 def test_who_did_what_is_shown_and_looked_for(operator: Person, maintainer: Person) -> None:
     maintainer.does("services create audited viewer")
     assert "models delete" not in maintainer.does("audit") and "create_service" in maintainer.does("audit")

@@ -18,6 +18,7 @@ ALLOWED: Mapping[str, tuple[int, str]] = {
     "core/services/access/audit.py": (1, "a retention of many days: the future is kept"),
     "core/services/access/provider_sign_ins.py": (1, "the database's clock, whose steps are taken out"),
     "core/services/datasets/dataset_garbage.py": (2, "a grace before a removal: the future is kept"),
+    "core/services/retention/bin.py": (1, "a term of days: the future is kept"),
     "core/services/simulations/deletion.py": (
         1,
         "a grace before a removal: the future is kept",

@@ -16,6 +16,7 @@ OF_THE_PLATFORM = {
     "it inserts a row, which has its project": {
         "advanced_rows.AdvancedRows.add",
         "audit.add",
+        "bin.add",
         "datasets.add",
         "datasets.add_ready",
         "model_imports.add",
@@ -37,6 +38,10 @@ OF_THE_PLATFORM = {
         "datasets.finish",
         "datasets.refer",
         "datasets.borrow",
+        "datasets.purge",
+        "datasets.restore",
+        "models.purge",
+        "models.restore",
         "events.say",
         "events.say_while",
         "pipelines.remove",
@@ -95,6 +100,7 @@ OF_THE_PLATFORM = {
         "storage_sums.by_kind",
         "uploads.expired",
     },
+    "a sweep works for everybody": {"bin.due", "retention.ruled_projects"},
     "it tells that something changed, not what": {
         "advanced_rows.AdvancedRows.versions",
         "simulations.last_change",
@@ -183,6 +189,7 @@ def test_every_function_on_an_owned_table_takes_a_scope_or_is_the_platforms() ->
 
 def test_what_people_own_has_a_project() -> None:
     assert {
+        "bin_items",
         "comparisons",
         "dataset_tags",
         "dataset_versions",
@@ -191,6 +198,7 @@ def test_what_people_own_has_a_project() -> None:
         "model_tags",
         "models",
         "pipelines",
+        "retention",
         "simulations",
         "uploads",
         "usage_intervals",

@@ -38,6 +38,8 @@ OPEN = {
     "/v1/users/<name:user>/passkeys/<passkey>",
     "/v1/users/<name:user>/providers/<name:provider>",
 }
+#: Questions of which the body is too long for a query.
+ASKED = {"POST /v1/projects/<name:project>/retention/dry-run"}
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,7 @@ def test_what_changes_something_is_not_declared_as_reading(app: Flask) -> None:
         for method in (rule.methods or set()) - {"GET", "HEAD", "OPTIONS"}
         if app.view_functions[rule.endpoint].verb is Verb.READ  # type: ignore[attr-defined]
     }
-    assert reading == set()
+    assert reading == ASKED
 
 
 @pytest.mark.parametrize("verb", [verb for verb in Verb if verb is not Verb.READ])

@@ -12,6 +12,8 @@ from tests.web.accounts import Team
 #: A name of a token, which may be any text.
 HOSTILE = """<script>document.title = "x"</script> "><a href="/models">&amp;</a> {{ 7 * 7 }}"""
 
+RULE = {"kind": "models", "unused_for": 7_776_000, "keep_last": 3}
+
 
 def card(page: Page, heading: str) -> Locator:
     return page.get_by_role("region", name=re.compile(f"^{heading}")).and_(page.locator("section"))
@@ -51,6 +53,27 @@ def test_a_maintainer_adds_a_member_changes_the_role_and_removes_the_member(
     members.get_by_role("button", name="Add").click()
     expect(page.get_by_role("alert")).to_contain_text("There is no user 'nobody'")
     expect(members.get_by_label("User")).to_have_value("nobody")
+
+
+def test_what_is_in_the_bin_comes_back_or_is_deleted_for_good(team: Team, page: Page) -> None:
+    team.ask("ada", "PUT", "/v1/projects/red/retention", "red", json={"bin": True, "rules": [RULE]})
+    for name in ("worn", "spent"):
+        model = f"class Model:  # {name}\n    def act(self, observation):\n        return [0.0]\n".encode()
+        team.ask("ada", "PUT", f"/v1/models/{name}", "red", data=model, content_type="text/x-python")
+        team.ask("ada", "DELETE", f"/v1/models/{name}", "red")
+    team.sign_in(page, "ada", "/operations/project?project=red")
+    rules, bin = card(page, "Retention"), card(page, "Bin")
+    expect(rules).to_contain_text("models, unused for")
+    rules.get_by_role("button", name="Try them now").click()
+    expect(rules).to_contain_text("0 models would go now")
+    expect(bin).to_contain_text("2, with")
+    bin.get_by_role("button", name="Restore worn@1").click()
+    expect(row(page, "worn@1")).to_have_count(0)
+    assert team.ask("ada", "GET", "/v1/models/worn", "red").status_code == 200
+    confirm(row(page, "spent@1"), "Delete")
+    expect(card(page, "Bin")).to_contain_text("It is empty.")
+    team.ask("ada", "DELETE", "/v1/models/worn", "red")
+    team.ask("ada", "PUT", "/v1/projects/red/retention", "red", json={})
 
 
 def test_a_token_of_a_service_account_is_shown_once_works_and_is_revoked(team: Team, page: Page) -> None:

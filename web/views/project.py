@@ -7,7 +7,7 @@ from http import HTTPStatus
 import msgspec
 from flask import Blueprint, render_template, request
 
-from web.account_lists import ShownMembers, ShownShares, ShownTokens
+from web.account_lists import ShownBin, ShownMembers, ShownRetention, ShownShares, ShownTokens, ShownTrial
 from web.acting_project import signed_in
 from web.api_client import Refused, api, path_of, path_of_reference
 from web.refusals import FormAnswer, answer_form, refusal_of
@@ -17,6 +17,8 @@ blueprint = Blueprint("project", __name__, url_prefix="/operations/project")
 
 #: Most shares on the page, the newest; `windtunnel shares list` has all.
 SHARES = 100
+#: Most items of the bin on the page, the last deleted; `windtunnel bin list` has all.
+BIN_ITEMS = 50
 
 
 @blueprint.get("")
@@ -80,6 +82,26 @@ def unshare() -> FormAnswer:
     return answer_form(lambda: api().delete(_share_path()), partial(page, "shares"), "project.show")
 
 
+@blueprint.post("/retention/try")
+def try_rules() -> str:
+    """Show what the rules would take now."""
+    return page(trial=msgspec.convert(api().post(path_here("retention", "dry-run"), {}).json(), ShownTrial))
+
+
+@blueprint.post("/bin/restore")
+def restore() -> FormAnswer:
+    """Take something back from the bin."""
+    path = path_of("bin", account_fields().thing, "restore")
+    return answer_form(lambda: api().post(path, {}), partial(page, "bin"), "project.show")
+
+
+@blueprint.post("/bin/empty")
+def empty() -> FormAnswer:
+    """Delete for good what is in the bin: all, or one thing."""
+    path = path_of("bin", *filter(None, [account_fields().thing]))
+    return answer_form(lambda: api().delete(path), partial(page, "bin"), "project.show")
+
+
 def _share_path() -> str:
     kind, _, reference = account_fields().thing.partition("/")
     return path_of_reference(kind, reference, "shares", account_fields().reader)
@@ -90,9 +112,18 @@ def path_here(*segments: str) -> str:
     return path_of("projects", signed_in().project or "", *segments)
 
 
-def page(form: str = "", problem: Mapping[str, object] | None = None, made: Mapping[str, object] | None = None) -> str:
-    """Return the page; ``form``: the one that was refused, with the ``problem``; ``made``: a token that was made."""
+def page(
+    form: str = "",
+    problem: Mapping[str, object] | None = None,
+    made: Mapping[str, object] | None = None,
+    trial: ShownTrial | None = None,
+) -> str:
+    """Return the page.
+
+    ``form``: the one that was refused, with the ``problem``; ``made``: a token that was made; ``trial``: of the rules.
+    """
     known = signed_in()
+    retention = msgspec.convert(api().get(path_here("retention")), ShownRetention)
     members = msgspec.convert(api().get(path_here("members")), ShownMembers).items
     own = ROLES.index(known.role) if known.role in ROLES else len(ROLES)
     return render_template(
@@ -102,6 +133,9 @@ def page(form: str = "", problem: Mapping[str, object] | None = None, made: Mapp
         services=[member for member in members if member.service],
         tokens=msgspec.convert(api().get(path_here("tokens")), ShownTokens).items,
         shares=msgspec.convert(api().get("/v1/shares", limit=SHARES), ShownShares).items,
+        retention=retention,
+        trial=trial,
+        bin=msgspec.convert(api().get("/v1/bin", limit=BIN_ITEMS), ShownBin),
         roles=ROLES,
         own_roles=ROLES[: own + 1],
         verbs={verb: words for verb, words in VERBS.items() if known.may(verb)},

@@ -13,6 +13,7 @@ from windtunnel._async.looks import AsyncLooks
 from windtunnel._async.models import AsyncModels
 from windtunnel._async.pipelines import AsyncPipelines
 from windtunnel._async.quotas import AsyncQuotas
+from windtunnel._async.retention import AsyncBin, AsyncRetention
 from windtunnel._async.shares import AsyncShares
 from windtunnel._async.simulations import AsyncSimulations
 from windtunnel._async.transport import AsyncTransport, path
@@ -69,6 +70,8 @@ class AsyncClient:
         self.tokens = AsyncTokens(self._transport)
         self.quotas = AsyncQuotas(self._transport)
         self.shares = AsyncShares(self._transport)
+        self.retention = AsyncRetention(self._transport)
+        self.bin = AsyncBin(self._transport)
         self.audit = AsyncAudit(self._transport)
         self.usage = AsyncUsage(self._transport)
         self.webhooks = AsyncWebhooks(self._transport)

@@ -14,6 +14,7 @@ from windtunnel._sync.looks import Looks
 from windtunnel._sync.models import Models
 from windtunnel._sync.pipelines import Pipelines
 from windtunnel._sync.quotas import SyncQuotas
+from windtunnel._sync.retention import SyncBin, SyncRetention
 from windtunnel._sync.shares import SyncShares
 from windtunnel._sync.simulations import Simulations
 from windtunnel._sync.transport import Transport, path
@@ -70,6 +71,8 @@ class Client:
         self.tokens = Tokens(self._transport)
         self.quotas = SyncQuotas(self._transport)
         self.shares = SyncShares(self._transport)
+        self.retention = SyncRetention(self._transport)
+        self.bin = SyncBin(self._transport)
         self.audit = Audit(self._transport)
         self.usage = SyncUsage(self._transport)
         self.webhooks = Webhooks(self._transport)

@@ -41,6 +41,8 @@ COMMANDS = {
     "shares": "List, add and remove what projects let each other read.",
     "webhooks": "Send events of the project to an address, signed, and see how that went.",
     "quotas": "Show and set limits of a project, of a user in it, or of every project.",
+    "retention": "Show, try and set the rules by which a project deletes what is old.",
+    "bin": "List and restore what was deleted, or delete it for good.",
     "audit": "Show who did what to what, from where, and what was refused.",
     "usage": "Show what the project has used, by day, user or label, and what that cost.",
     "context": "Name platforms, and choose the one to talk to.",

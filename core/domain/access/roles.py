@@ -36,7 +36,7 @@ MEANINGS: Mapping[Verb, str] = {
     Verb.SUBMIT: "Check and submit simulations, comparisons and pipelines; retry them; prefetch datasets.",
     Verb.CHANGE: "Cancel, resize, tag and delete one's own; connect to ports of one's own programs.",
     Verb.CHANGE_OTHERS: "The same with everybody's in the project.",
-    Verb.ADMINISTER: "Members, tokens, quotas and shares of the project.",
+    Verb.ADMINISTER: "Members, tokens, quotas, shares and retention of the project.",
     Verb.OPERATE: "Projects, users, executors, storage and metrics of the platform.",
 }
 _VIEWER = frozenset({Verb.READ})

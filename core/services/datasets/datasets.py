@@ -52,8 +52,9 @@ from core.services.datasets.source_kinds.base import SourceKind
 from core.services.unreadable_rows import readable
 from core.services.uploads.disk_floor import DiskFloor
 from core.services.uploads.uploads import Uploads
-from core.store import comparisons
+from core.store import comparisons, retention
 from core.store import datasets as store
+from core.store.bin import BinAct
 from core.store.database import Connection, Database
 from core.store.datasets import DatasetVersionRow
 from datasets.catalogue import Dataset, datasets, versions
@@ -430,18 +431,26 @@ class Datasets:
             raise NotFound(f"The dataset {name[:100]!r} has no tag {tag[:100]!r}.")
 
     def delete(self, caller: Caller, ref: str) -> None:
-        """Delete a version, or all versions of a name. Raise InUse if an unended simulation or comparison needs one."""
+        """Delete a version, or all of a name, or put them into the bin.
+
+        Raise InUse if a simulation or a comparison that has not ended needs one.
+        """
         if find_built_in(ref.partition("@")[0]) is not None:
             raise Invalid("A built-in dataset cannot be deleted.")
         ref = local_reference(ref, caller.scope.project)
         bare = "@" not in ref and not ref.startswith("sha256:") and not _ID.fullmatch(ref)
+
+        def remove(c: Connection, id: str) -> DatasetVersionRow | None:
+            if retention.find(c, caller.scope).bin:
+                return store.into_bin(c, caller.scope, id, BinAct(self._database.now(c), caller.name))
+            return store.bury(c, caller.scope, id, self._database.now(c))
 
         def write(c: Connection) -> list[DatasetVersionRow]:
             version = store.find(c, caller.scope, ref)
             ids = store.of_name(c, caller.scope, ref) if bare else [version.id] if version is not None else []
             deleted = []
             for id in ids:
-                row = store.bury(c, caller.scope, id, self._database.now(c))
+                row = remove(c, id)
                 if row is not None:
                     caller.require_change(row.made_by)
                 deleted += [row] if row is not None else []

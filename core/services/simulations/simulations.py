@@ -44,9 +44,10 @@ from core.services.simulations.retries import ATTEMPTS, Retries
 from core.services.standstill import Standstill
 from core.services.submissions.model_imports import ModelImports
 from core.services.submissions.resolving import Resolver
-from core.store import comparisons, events, executors, idempotency_keys
+from core.store import comparisons, events, executors, idempotency_keys, retention
 from core.store import listing as listing_store
 from core.store import simulations as store
+from core.store.bin import BinAct
 from core.store.database import Connection, Database
 
 #: Writes more in the transaction of a submission, for its simulation.
@@ -378,9 +379,9 @@ class Simulations:
         raise AssertionError("unreachable")
 
     def delete(self, caller: Caller, id: str) -> None:
-        """Mark a simulation that has ended as deleted; its objects are removed later."""
+        """Mark a simulation that has ended as deleted, and remove its objects later, or put it into the bin."""
 
-        def mark_deleted(c: Connection) -> None:
+        def mark_deleted(c: Connection) -> bool:
             row = store.find(c, caller.scope, id)
             caller.require_change(row.submitted_by)
             if State(row.state) not in FINAL:
@@ -390,11 +391,16 @@ class Simulations:
                     f"Comparison {comparison} consists of this simulation; delete the comparison, which deletes both.",
                     comparison=comparison,
                 )
-            store.delete(c, caller.scope, id, self._database.now(c))
+            if binned := retention.find(c, caller.scope).bin:
+                store.into_bin(c, caller.scope, id, BinAct(self._database.now(c), caller.name))
+            else:
+                store.delete(c, caller.scope, id, self._database.now(c))
+            return binned
 
-        self._database.write(mark_deleted)
+        binned = self._database.write(mark_deleted)
         self._notifier.publish(id)
-        self._notifier.enqueue("delete", id)
+        if not binned:
+            self._notifier.enqueue("delete", id)
 
 
 def _of_columns(row: store.SimulationRow) -> store.SimulationRow:

@@ -38,8 +38,9 @@ from core.services.orphan_search import OrphanSearch
 from core.services.uploads import shipped_models
 from core.services.uploads.declared_dependencies import case_of, declared, dependencies_document
 from core.services.uploads.disk_floor import DiskFloor
-from core.store import comparisons, model_locks
+from core.store import bin, comparisons, model_locks, retention
 from core.store import models as store
+from core.store.bin import BinAct
 from core.store.database import Connection, Database
 from datasets.nodecache.model_files import is_archive
 from datasets.objectstore.base import ObjectStore
@@ -326,7 +327,10 @@ class Models:
             raise NotFound(f"The model {name[:100]!r} has no tag {tag[:100]!r}.")
 
     def delete(self, caller: Caller, ref: str) -> None:
-        """Delete a registered model. Raise InUse if a simulation or a comparison that has not ended uses it."""
+        """Delete a registered model, or put it into the bin.
+
+        Raise InUse if a simulation or a comparison that has not ended uses it.
+        """
         with self._database.read() as c:
             row = store.find(c, caller.scope, local_reference(ref, caller.scope.project))
             shared = None if row is not None else find_readable(c, caller, SharedKind.MODELS, ref, store.find)
@@ -345,11 +349,27 @@ class Models:
                 raise InUse(f"Simulation {user} still needs this model. Cancel it first.", simulation=user)
             if user := comparisons.needing_model(c, caller.scope, row.digest):
                 raise InUse(f"Comparison {user} still needs this model. Cancel it first.", comparison=user)
+            if retention.find(c, caller.scope).bin:
+                store.into_bin(c, caller.scope, row.id, BinAct(self._database.now(c), caller.name))
+                return False
             return store.delete(c, caller.scope, row.id)
 
         with self._database.exclusive(BYTES):
             if self._database.write(remove) and shipped_models.find(row.digest) is None:
                 self._store.delete(key_of(row.digest))
+
+    def purge(self, scope: Scope, id: str) -> None:
+        """Take a model out of the bin for good, and delete bytes that nothing refers to. Raise NotFound."""
+
+        def write(c: Connection) -> str | None:
+            if (item := bin.take(c, scope, id)) is None:
+                raise NotFound(f"There is no model {id[:64]!r} in the bin.")
+            return item.digest if store.purge(c, item) else None
+
+        with self._database.exclusive(BYTES):
+            digest = self._database.write(write)
+            if digest is not None and shipped_models.find(digest) is None:
+                self._store.delete(key_of(digest))
 
     @staticmethod
     def keep(c: Connection, scope: Scope, model: Model) -> None:

@@ -1,0 +1,1 @@
+"""Services of retention: the rules of projects, and the bin."""
