@@ -130,6 +130,7 @@ def create(context: Context) -> Flask:
         app.wsgi_app,
         names=context.names,
         identification=context.identification,
+        rates=context.request_rates,
         observe=request_audit.refusal_observer(context),
     )
     app.wsgi_app = Tus(guard)  # type: ignore[method-assign]

@@ -31,6 +31,7 @@ from common.errors import (
     ProjectRequired,
     TooLarge,
     TooManyGuesses,
+    TooManyRequests,
     Unauthorized,
     UnknownProject,
 )
@@ -52,6 +53,7 @@ GUARD_ERRORS: tuple[type[PlatformError], ...] = (
     NotPermitted,
     ProjectRequired,
     TooManyGuesses,
+    TooManyRequests,
     UnknownProject,
 )
 #: Content of a body: a marshmallow schema, an OpenAPI schema, or None for an empty body.

@@ -9,6 +9,7 @@ import msgspec
 from flask import Flask, current_app, g, request
 
 from api.identification import Identification, OneToken, identity_of, project_of
+from api.request_rates import RequestRates
 from api.stream_slots import StreamSlots
 from common.client_addresses import Network, address_of
 from common.errors import AccountsOff, BadRequest, UnknownProject
@@ -50,6 +51,12 @@ class Context:
     heartbeat: float = 15.0
     #: Most streams that are open at the same time.
     streams: int = 1000
+    #: Most of them that one project has; None: as many.
+    project_share: int | None = None
+    #: Most requests of a project a second, after a burst; 0: no limit.
+    project_rate: int = 0
+    project_burst: int = 1
+    request_rates: RequestRates = field(init=False)
     stream_slots: StreamSlots = field(init=False)
     #: Sandbox level of this machine and the missing layers, as /readyz reports them.
     sandbox: Mapping[str, Any] = field(default_factory=dict)
@@ -61,7 +68,8 @@ class Context:
     vital: frozenset[str] = frozenset({"database", "roles"})
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stream_slots", StreamSlots(self.streams))
+        object.__setattr__(self, "stream_slots", StreamSlots(self.streams, self.project_share))
+        object.__setattr__(self, "request_rates", RequestRates(self.project_rate, self.project_burst))
 
 
 def context_of(app: Flask) -> Context:

@@ -53,6 +53,7 @@ from common.errors import (
     TooManyDryRuns,
     TooManyGuesses,
     TooManyPasswords,
+    TooManyRequests,
     TooManyStreams,
     TooManyUploads,
     TooManyWaits,
@@ -145,6 +146,7 @@ PROBLEM_TYPES: Mapping[ErrorClass, ProblemType] = {
     TooManyDryRuns: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
     TooManyGuesses: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
     TooManyPasswords: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
+    TooManyRequests: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
     TooManyUploads: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
     TooManyWaits: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, RETRY),
     ChecksumMismatch: ProblemType(460),  # defined by tus 1.0, not registered with IANA

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from api.credentials import credential_of, is_meant
 from api.identification import ANYBODY, IDENTITY, Identification, OneToken, take_project
 from api.problems import LengthRequired, encode
+from api.request_rates import RequestRates
 from common.errors import (
     BadRequest,
     Forbidden,
@@ -63,12 +64,14 @@ def check_head(
     identification: Identification,
     is_page: IsPage = lambda path: False,
     *,
+    rates: RequestRates | None = None,
     io: bool = True,
 ) -> PlatformError | None:
     """Check a request's head, without reading its body; return the error, or None if the request is accepted.
 
     An accepted request has its identity in the environment. ``io``: whether the database may be asked for it; else a
-    request of a user who was not seen in the last second is accepted without one, and is checked again.
+    request of a user who was not seen in the last second is accepted without one, and is checked again. ``rates``: how
+    fast requests may come.
     ``is_page``: whether a path is one of the web page. Its documents are served without a token, because they have
     nothing but what the API gives their reader, and a link from another site may lead to them.
     """
@@ -94,7 +97,7 @@ def check_head(
         return UnsupportedMedia("Send the body uncompressed, without a Content-Encoding.")
     if environ.get("CONTENT_LENGTH") and environ.get("HTTP_TRANSFER_ENCODING"):
         return BadRequest("Send a Content-Length or a Transfer-Encoding, not both.")
-    return None
+    return rates.check(environ) if rates is not None and IDENTITY in environ else None
 
 
 #: Requests of who has no credential yet: his invitation for his first token, and the ways to sign in.
@@ -162,11 +165,12 @@ def head_check(
     identification: Identification,
     is_page: IsPage = lambda path: False,
     *,
+    rates: RequestRates | None = None,
     io: bool = True,
 ) -> "Callable[[WSGIEnvironment], PlatformError | None]":
     """Return `check_head` for a server's own names, besides those of loopback, its identities and its web page."""
     known = LOOPBACK | {name.lower() for name in names}
-    return lambda environ: check_head(environ, known, identification, is_page, io=io)
+    return lambda environ: check_head(environ, known, identification, is_page, rates=rates, io=io)
 
 
 def encode_refusal(error: PlatformError) -> tuple[int, bytes, dict[str, str]]:
@@ -244,11 +248,12 @@ class RequestGuard:
         names: Iterable[str] = (),
         identification: Identification | None = None,
         is_page: IsPage = lambda path: False,
+        rates: RequestRates | None = None,
         observe: Observer = lambda environ, error: None,
     ) -> None:
         self._app = app
         self._observe = observe
-        self._check = head_check(names, identification or OneToken(""), is_page)
+        self._check = head_check(names, identification or OneToken(""), is_page, rates=rates)
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         def guarded(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:

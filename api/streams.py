@@ -11,8 +11,9 @@ from flask import Response, request
 
 from api import stream_slots
 from api.blueprint import empty_response
-from api.context import caller, context
+from api.context import caller, context, identity
 from api.context import submission_services as services
+from api.stream_slots import StreamOwner
 from common.errors import (
     NotPermitted,
     PlatformError,
@@ -104,10 +105,19 @@ def encode_results(chunks: Iterable[bytes], skipped: int = 0) -> Iterator[bytes]
 
 
 def require_free_stream() -> None:
-    """Occupy a stream for this request, before its status is sent. Raise TooManyStreams if all are in use."""
+    """Occupy a stream for this request, before its status is sent.
+
+    Raise TooManyStreams if all are in use, TooManyRequests if its project or its user has its share of them.
+    """
     if services().changes.waiting >= context().streams:
         raise TooManyStreams(retry_after=5)
-    stream_slots.keep(context().stream_slots)
+    stream_slots.keep(context().stream_slots, _stream_owner())
+
+
+def _stream_owner() -> StreamOwner | None:
+    if not context().identification.accounts:
+        return None
+    return StreamOwner(caller().scope.project or "", caller().user, page=identity().by == "session")
 
 
 def still_permitted() -> Callable[[], None]:

@@ -23,7 +23,7 @@ from api.schemas.simulations import SimulationSchema
 from api.schemas.submissions import LONGEST_WAIT, AcceptedSubmission, ScenarioSelection
 from api.spooling import spool_form
 from api.streams import NDJSON, SSE, encode_heartbeats, encode_results, require_free_stream, stream
-from common.errors import BadRequest, Invalid, TooManyStreams, UnsupportedMedia
+from common.errors import BadRequest, Invalid, TooManyRequests, TooManyStreams, UnsupportedMedia
 from core.domain.scheduling.states import State
 from core.domain.submissions.records import Model, Simulation, Tasks
 from core.domain.submissions.submission import Submission
@@ -230,7 +230,7 @@ def submit(
     try:
         require_free_stream()
         simulation = submission_services().simulations.wait(caller(), simulation.id, wait)
-    except TooManyStreams:
+    except (TooManyStreams, TooManyRequests):
         return created(first_answer(simulation), headers)
     return created(simulation, headers | {"Preference-Applied": f"wait={wait}"})
 

@@ -322,6 +322,10 @@ class TooManyPasswords(PlatformError):
     """Too many wrong passwords of this user were tried. Try again after `Retry-After` seconds, or in another way."""
 
 
+class TooManyRequests(PlatformError):
+    """A project, or a user, asks for more than its share of this server. Try again after `Retry-After` seconds."""
+
+
 class TooManyWaits(PlatformError):
     """Too many runners are waiting for a launch. Try again shortly."""
 

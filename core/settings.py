@@ -88,6 +88,14 @@ class Settings:
     workers: int = 0
     #: Most open event and result streams; a further stream is answered 503.
     streams: int = 1000
+    #: Most of these that one project has, where people sign in, and twice as many as one user in it has by scripts;
+    #: further ones are answered 429. 0: half of ``streams``.
+    project_streams: int = 0
+    #: Most requests a second of one project, where people sign in, to each process of the API; further ones are
+    #: answered 429. 0: no limit.
+    project_rate: int = 200
+    #: Most requests of one project that are served at once after a pause, before ``project_rate`` holds.
+    project_burst: int = 1000
     #: Largest model, whichever way it is sent, and largest body of a request that is not a resumable upload, in bytes.
     max_upload: int = 4 << 30
     #: Largest resumable upload, in bytes; one of several partial uploads too.
@@ -283,6 +291,9 @@ class Settings:
         for name in ("body_rate", "bodies"):
             if getattr(settings, name) < 1:
                 raise ValueError(f"{PREFIX}{name.upper()}: at least 1, not {getattr(settings, name)}")
+        for name in ("project_streams", "project_rate", "project_burst"):
+            if getattr(settings, name) < 0:
+                raise ValueError(f"{PREFIX}{name.upper()}: at least 0, not {getattr(settings, name)}")
         if settings.body_timeout <= timedelta(0):
             raise ValueError(f"{PREFIX}BODY_TIMEOUT: more than 0 seconds are needed")
         if wrong := [text for text in settings.forwarded_ports if not (text.isdecimal() and 0 < int(text) < 1 << 16)]:
@@ -305,6 +316,11 @@ class Settings:
     def max_workers(self) -> int:
         """Workers at once on this machine."""
         return self.workers or os.cpu_count() or 1
+
+    @property
+    def project_share(self) -> int | None:
+        """Streams of a process that one project may have; None: all, for they are of one project."""
+        return (self.project_streams or max(1, self.streams // 2)) if self.multi_user else None
 
     @property
     def allows_trusted(self) -> bool:

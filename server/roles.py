@@ -94,7 +94,7 @@ def create_api(settings: Settings, on_end: Callable[[Callable[[], None]], None] 
         answer=encode_refusal,
         rules=HeadRules(
             delay=TokenCheck(identification, networks(settings.trusted_proxies), (SIGN_IN, credentials.PASSWORD_FORM)),
-            refuse=head_check(settings.names, identification, is_page, io=False),
+            refuse=head_check(settings.names, identification, is_page, rates=served.request_rates, io=False),
             observe=request_audit.refusal_observer(served),
             is_upload=tus.is_upload,
         ),

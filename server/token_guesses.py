@@ -8,6 +8,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TypeVar
 
+from core.domain.access.credentials import PREFIX, SESSION_PREFIX, digest_of, is_well_formed
+
+K = TypeVar("K")
 V = TypeVar("V")
 #: Wrong tokens of a caller that are answered at once, and seconds after which one of them is forgotten.
 BURST, INTERVAL = 10, 1.0
@@ -15,7 +18,7 @@ BURST, INTERVAL = 10, 1.0
 LONGEST = 10.0
 #: Most checks of a caller that wait. With LONGEST it bounds its guesses: two a second, however many it sends at once.
 MOST_WAITING = 20
-#: Most callers that are remembered, of those with wrong tokens and of those with the right one.
+#: Most callers that are remembered, of those with wrong tokens and of those with the right one; and most right tokens.
 MOST_CALLERS = 10_000
 
 
@@ -28,7 +31,7 @@ class _Bucket:
 
 
 class TokenGuesses:
-    """A leaky bucket of wrong tokens for each client address, and the addresses that had the right one.
+    """A leaky bucket of wrong tokens for each client address, the addresses that had a right one, and the right ones.
 
     Times in seconds on a monotonic clock.
     """
@@ -36,11 +39,27 @@ class TokenGuesses:
     def __init__(self) -> None:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self._known: OrderedDict[str, None] = OrderedDict()
+        self._proven: OrderedDict[str, None] = OrderedDict()
+
+    def is_proven(self, caller: str, token: bytes) -> bool:
+        """Return whether a token was right before, so that it need not wait behind the wrong ones of its address.
+
+        A token that an operator has chosen might be guessed: only an address that has had a right one proves it.
+        """
+        if digest_of(token) not in self._proven:
+            return False
+        text = token.decode(errors="replace")
+        return caller in self._known or is_well_formed(text, PREFIX) or is_well_formed(text, SESSION_PREFIX)
+
+    def is_guessing(self, caller: str, token: bytes, now: float) -> bool:
+        """Return whether a caller has sent so many wrong tokens that another one, which is not known yet, waits."""
+        bucket = self._buckets.get(caller)
+        return bucket is not None and token != bucket.last and bucket.empty_at - now > (BURST - 1) * INTERVAL
 
     def delay(self, caller: str, token: bytes, now: float, *, right: bool) -> float:
         """Return the seconds for which the check of a token is delayed; a wrong one makes the next wait longer."""
         bucket = self._buckets.get(caller) or _Bucket(now)
-        if (right and caller in self._known) or (not right and token == bucket.last):
+        if (right and (caller in self._known or self.is_proven(caller, token))) or (not right and token == bucket.last):
             return 0.0
         bucket.empty_at = max(now, bucket.empty_at)
         if not right:
@@ -52,13 +71,16 @@ class TokenGuesses:
         """Take note of the outcome of a check that has waited."""
         if right:
             _remember(self._known, caller, None)
-        elif (bucket := self._buckets.get(caller)) is not None:
+            _remember(self._proven, digest_of(token), None)
+            return
+        self._proven.pop(digest_of(token), None)
+        if (bucket := self._buckets.get(caller)) is not None:
             bucket.last = token
 
 
-def _remember(callers: OrderedDict[str, V], caller: str, value: V) -> None:
-    """Set what is known of a caller; of more than MOST_CALLERS, the one that was set longest ago is forgotten."""
-    callers[caller] = value
-    callers.move_to_end(caller)
-    if len(callers) > MOST_CALLERS:
-        callers.popitem(last=False)
+def _remember(known: OrderedDict[K, V], key: K, value: V) -> None:
+    """Set what is known of a caller or a token; of more than MOST_CALLERS, the one set longest ago is forgotten."""
+    known[key] = value
+    known.move_to_end(key)
+    if len(known) > MOST_CALLERS:
+        known.popitem(last=False)

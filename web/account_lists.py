@@ -26,6 +26,8 @@ class ShownToken(msgspec.Struct, frozen=True):
     user: str
     role: str | None
     verbs: list[str] | None
+    models: list[str] | None
+    datasets: list[str] | None
     session: bool
     created_by: str
     created_at: str

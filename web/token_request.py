@@ -31,6 +31,8 @@ class AccountFields(msgspec.Struct, frozen=True):
     role: str = ""
     days: str = ""
     service: str = ""
+    models: str = ""
+    datasets: str = ""
     token: str = ""
     operator: str = ""
     thing: str = ""
@@ -80,6 +82,11 @@ def token_request() -> dict[str, object]:
         raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, {"title": "A field cannot be read", "detail": detail})
     if days is not None:
         body["expires_in"] = round(days * DAY_SECONDS)
-    if verbs := request.form.getlist("verbs"):
-        body["scope"] = {"verbs": verbs}
+    limits = {
+        "verbs": request.form.getlist("verbs"),
+        "models": fields.models.split(),
+        "datasets": fields.datasets.split(),
+    }
+    if scope := {name: values for name, values in limits.items() if values}:
+        body["scope"] = scope
     return body

@@ -12,7 +12,6 @@ from core.domain.scheduling.preparation import Missing, Preparation
 from core.domain.scheduling.preparation_queue import PreparationQueue, Unprepared
 from core.domain.scheduling.reservations import ReservingLaunch, reserve
 from core.domain.scheduling.states import State
-from core.domain.scheduling.worker_limits import workers_within
 from core.services.scheduling.dispatch import Dispatch
 from core.services.scheduling.snapshots import ActiveSimulation, LiveLaunch, Snapshot
 from core.services.scheduling.staging import Staging
@@ -49,12 +48,12 @@ class Admissions:
             simulation = snapshot.active.get(launch.simulation)
             if simulation is None or simulation.ending or simulation.state is not State.RUNNING:
                 continue
-            left = owners.left(launch.owner)
+            left = owners.left(launch.owner, simulation.each)
             size = min(simulation.workers, launch.workers + max(0, free if left is None else min(free, left)))
             if size != launch.workers and (launch.id, size) not in self._fixed:
                 sizes[launch.id] = size
                 free -= max(0, size - launch.workers)
-                owners.take(launch.owner, max(0, size - launch.workers))
+                owners.take(launch.owner, max(0, size - launch.workers), simulation.each)
         self._growing[config.name] = spare - free
         live = {launch.id for launch in snapshot.launches}
         self._fixed = {(id, size) for id, size in self._fixed if id in live}
@@ -96,7 +95,7 @@ class Admissions:
             if self._dispatch.admit(simulation := read[id], executor):
                 workers = self._executors[executor].config.workers_for(simulation.requested)
                 if simulation.spec.gang is None:
-                    workers = workers_within(snapshot.limits, simulation.owner, workers)
+                    workers = snapshot.limits.within(simulation.owner, workers, simulation.each)
                 yield replace(simulation, state=State.LAUNCHING, executor=executor, workers=workers)
         self._prepare(snapshot)
 

@@ -6,6 +6,7 @@ from api.schemas.fields import Choice, Flag, ListField, Open, Strict, Text, Whol
 from api.schemas.members import array, boolean, document, documents, moment, string
 from api.schemas.pages import PageSchema
 from core.domain.access.identities import MEMBERS
+from core.domain.access.name_patterns import LONGEST_PATTERN, MOST_PATTERNS, PATTERN
 from core.domain.access.roles import Verb
 
 LABEL = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
@@ -90,6 +91,10 @@ class MemberListSchema(Open):
     items = documents(MemberSchema, "The members, by name.")
 
 
+def _patterns(description: str) -> ListField:
+    return ListField(Text(PATTERN, longest=LONGEST_PATTERN), shortest=1, longest=MOST_PATTERNS, description=description)
+
+
 class TokenScopeSchema(Strict):
     """The limits of a token beside its role."""
 
@@ -99,6 +104,8 @@ class TokenScopeSchema(Strict):
         longest=len(Verb),
         description="The only verbs that it has, of those of its role.",
     )
+    models = _patterns("The only models that it is for, as patterns of their names: `brake*`, `brake@gold`.")
+    datasets = _patterns("The only datasets that it is for, as patterns of their names: `streets`, `streets@3`.")
 
 
 class NewTokenSchema(Strict):
@@ -130,6 +137,8 @@ class TokenSchema(Open):
     project = string("The project that it is bound to; null: all of the user's.", allow_none=True)
     role = string("Its role, at most; null: the user's.", allow_none=True)
     verbs = array(fields.String(), "The only verbs that it has; null: all of the role.", allow_none=True)
+    models = array(fields.String(), "Patterns of the only models that it is for; null: all.", allow_none=True)
+    datasets = array(fields.String(), "Patterns of the only datasets that it is for; null: all.", allow_none=True)
     session = boolean("Whether it is the session of a browser.")
     created_by = string("Name of the user who has made it.")
     created_at = moment("When it was made.")

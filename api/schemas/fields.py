@@ -9,6 +9,7 @@ from typing import Any, TypedDict, Unpack
 from marshmallow import EXCLUDE, INCLUDE, RAISE, Schema, ValidationError, fields, pre_load, validate
 
 from common import patterns
+from core.domain.access.name_patterns import PATTERN
 from core.domain.submissions.submission import LARGEST_INTEGER as LARGEST_INTEGER
 
 #: The largest number in a list whose items are counted from 0 or 1, such as events: a database column of 32 bits.
@@ -16,6 +17,8 @@ LARGEST_COUNTED = 2**31 - 1
 NAME, REFERENCE, CONNECTION, LINE = patterns.NAME, patterns.REFERENCE, patterns.CONNECTION, patterns.LINE
 SHARED_NAME = patterns.SHARED_NAME
 #: A digest of content.
+#: Name of a resource of a cluster, such as `nvidia.com/gpu`.
+RESOURCE_NAME = r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"
 DIGEST = r"^sha256:[0-9a-f]{64}$"
 
 #: What is written for a pattern.
@@ -26,6 +29,7 @@ WORDS = {
     SHARED_NAME: "Write a name: letters (a to z), digits, '.', '_' and '-'; of what another project shares,"
     " project/name.",
     DIGEST: "Write sha256: and 64 hexadecimal digits (0 to 9, a to f).",
+    PATTERN: "Write a name with * and ?, which stand for others, and perhaps @ and a version: brake*, streets@3.",
     CONNECTION: "Write the name of a connection of the operator.",
     LINE: "Write one line of text without control characters.",
     r"^[^\x00-\x1f\x7f]+$": "Write one line of text without control characters.",

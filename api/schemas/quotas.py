@@ -1,8 +1,10 @@
 """Schemas of quotas: limits to set, and limits with their use."""
 
-from api.schemas.fields import LARGEST_INTEGER, Open, Strict, Whole
-from api.schemas.members import document, integer
-from core.domain.access.quotas import MEANINGS, Quota
+from marshmallow import fields
+
+from api.schemas.fields import LARGEST_INTEGER, RESOURCE_NAME, ObjectField, Open, Strict, Text, Whole
+from api.schemas.members import dictionary, document, integer, real
+from core.domain.access.quotas import MEANINGS, MOST_RESOURCES, Quota
 
 
 def _limit(quota: Quota, more: str = "") -> Whole:
@@ -17,6 +19,23 @@ class QuotaLimitsSchema(Strict):
     tasks = _limit(Quota.TASKS)
     stored_bytes = _limit(Quota.STORED_BYTES)
     running_workers = _limit(Quota.RUNNING_WORKERS, "; what would be more waits")
+    resources = ObjectField(
+        most=MOST_RESOURCES,
+        keys=Text(RESOURCE_NAME, longest=253),
+        values=Whole(0, LARGEST_INTEGER),
+        description="Most of what running workers have, by the names of a placement: `cpu` in cores, `memory` in bytes,"
+        " and extended resources such as `nvidia.com/gpu`. What would be more waits.",
+    )
+
+
+class ResourceUseSchema(Open):
+    """A resource of running workers, in cores, bytes or devices, and how much of it is used."""
+
+    limit = integer("Number of cores, bytes or devices: the limit in force; null: there is none.", allow_none=True)
+    used = real(
+        "Number of cores, bytes or devices that there are; null in the limits of every project.", allow_none=True
+    )
+    own = integer("Number of cores, bytes or devices: the limit that was given here; null: none was.", allow_none=True)
 
 
 class QuotaUseSchema(Open):
@@ -34,3 +53,6 @@ class QuotasSchema(Open):
     tasks = document(QuotaUseSchema, f"Number of {MEANINGS[Quota.TASKS]}.")
     stored_bytes = document(QuotaUseSchema, f"Number of {MEANINGS[Quota.STORED_BYTES]}.")
     running_workers = document(QuotaUseSchema, f"Number of {MEANINGS[Quota.RUNNING_WORKERS]}.")
+    resources = dictionary(
+        "What running workers have, by name, as far as it is used or limited.", values=fields.Nested(ResourceUseSchema)
+    )

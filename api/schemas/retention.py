@@ -17,12 +17,12 @@ class RetentionRuleSchema(Strict):
 
     kind = Choice(*_KINDS, required=True, description="What it is about.")
     older_than = Whole(
-        0, LARGEST_INTEGER, description="Seconds since a simulation has ended, or a version was registered."
+        0, LARGEST_INTEGER, description="Number of seconds since a simulation has ended, or a version was registered."
     )
     unused_for = Whole(
         0,
         LARGEST_INTEGER,
-        description="Seconds since the last simulation with a model, or on a dataset, was submitted.",
+        description="Number of seconds since the last simulation with a model, or on a dataset, was submitted.",
     )
     keep_last = Whole(
         1,

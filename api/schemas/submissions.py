@@ -10,6 +10,7 @@ from marshmallow import ValidationError, fields, post_load, validates, validates
 from api.schemas.declared_fields import SchemaField, field_of, field_options
 from api.schemas.fields import (
     NAME,
+    RESOURCE_NAME,
     Binary,
     Choice,
     Flag,
@@ -95,7 +96,7 @@ class PlacementSchema(Strict):
     memory = Whole(64 << 20, 1 << 44, description="Memory per worker, in bytes.")
     resources = ObjectField(
         most=16,
-        keys=Text(r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", longest=253),
+        keys=Text(RESOURCE_NAME, longest=253),
         values=Text(r"^[0-9]{1,9}$", longest=9),
         description="Extended resources per worker, by the cluster's name for them.",
     )

@@ -37,6 +37,7 @@ from common.errors import (
     UnknownUser,
     UnsupportedMedia,
 )
+from core.domain.access.name_patterns import NamePatterns
 from core.domain.access.roles import AccessRole, Verb
 from core.services.access.accounts import Accounts, NewToken
 from core.store.accounts import MemberRow, ProjectRow, TokenRow, UserRow
@@ -69,6 +70,8 @@ class _NewService(msgspec.Struct):
 
 class _TokenLimits(msgspec.Struct, frozen=True):
     verbs: list[Verb] | None = None
+    models: tuple[str, ...] | None = None
+    datasets: tuple[str, ...] | None = None
 
 
 class _TokenBody(msgspec.Struct):
@@ -82,7 +85,14 @@ class _TokenBody(msgspec.Struct):
     invitation: str | None = None
 
     def as_new_token(self) -> NewToken:
-        return NewToken(name=self.name, role=self.role, verbs=self.scope.verbs, expires_in=self.expires_in)
+        patterns = NamePatterns(self.scope.models, self.scope.datasets)
+        return NewToken(
+            name=self.name,
+            role=self.role,
+            verbs=self.scope.verbs,
+            expires_in=self.expires_in,
+            patterns=patterns,
+        )
 
 
 class _AccountListQuery(msgspec.Struct):
@@ -116,6 +126,7 @@ def _member(row: MemberRow) -> dict[str, object]:
 
 
 def _token(row: TokenRow) -> dict[str, object]:
+    patterns = NamePatterns.of_text(row.patterns)
     return {
         "id": row.id,
         "name": row.name,
@@ -123,6 +134,8 @@ def _token(row: TokenRow) -> dict[str, object]:
         "project": row.bound_to,
         "role": row.role,
         "verbs": None if row.verbs is None else msgspec.json.decode(row.verbs),
+        "models": patterns.models,
+        "datasets": patterns.datasets,
         "session": row.session_of is not None,
         "created_by": row.created_by,
         "created_at": _moment(row.created_at),

@@ -7,15 +7,17 @@ from api.body import json_body, validated
 from api.context import access_services, caller
 from api.schemas.quotas import QuotaLimitsSchema, QuotasSchema
 from common.errors import AccountsOff, Invalid, NotPermitted, TooLarge, UnknownProject, UnknownUser, UnsupportedMedia
-from core.domain.access.quotas import Quota
+from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Quota
 from core.domain.access.roles import Verb
-from core.services.access.quotas import Quotas, QuotaUse
+from core.services.access.quotas import GivenLimits, Quotas, QuotaUse
 
 blueprint = Blueprint("quotas", __name__, url_prefix="/v1", description="Limits of projects and users, and their use.")
 
 _QUOTAS = Success(schema=QuotasSchema, plain=True, description="The limits and their use.")
 _LIMITS = {"application/json": QuotaLimitsSchema}
 _ERRORS = [AccountsOff, NotPermitted, UnknownProject]
+#: Member of the body with the limits of resources.
+RESOURCES = "resources"
 _BODY_ERRORS = [*_ERRORS, Invalid, TooLarge, UnsupportedMedia]
 
 
@@ -24,22 +26,26 @@ def services() -> Quotas:
     return access_services().quotas
 
 
-def _document(uses: Sequence[QuotaUse]) -> dict[str, object]:
-    return {use.quota.value: {"limit": use.limit, "used": use.used, "own": use.own} for use in uses}
+def _document(uses: Sequence[QuotaUse], project: str = EVERY_PROJECT, user: str = WHOLE_PROJECT) -> dict[str, object]:
+    quotas = {use.quota.value: {"limit": use.limit, "used": use.used, "own": use.own} for use in uses}
+    of_resources = services().resources_of(project, user)
+    resources = {use.resource: {"limit": use.limit, "used": use.used, "own": use.own} for use in of_resources}
+    return {**quotas, "resources": resources}
 
 
-def _limits() -> Mapping[Quota, int]:
+def _limits() -> GivenLimits:
     body = validated(QuotaLimitsSchema(), json_body())
-    return {Quota(name): amount for name, amount in body.items() if amount is not None}
+    resources: Mapping[str, int] = body.pop(RESOURCES, {})
+    return GivenLimits({Quota(name): amount for name, amount in body.items() if amount is not None}, resources)
 
 
 @blueprint.operation("GET /projects/<name:project>/quotas", _QUOTAS, errors=_ERRORS)
 def get_project_quotas(project: str) -> dict[str, object]:
     """Show the limits of a project and their use
 
-    More than a limit is refused (`quota-exceeded`), but workers, for which simulations wait.
+    More than a limit is refused (`quota-exceeded`), but workers and what they have, for which simulations wait.
     """
-    return _document(services().of_project(caller()))
+    return _document(services().of_project(caller()), project)
 
 
 @blueprint.operation(
@@ -50,7 +56,7 @@ def put_project_quotas(project: str) -> dict[str, object]:
 
     For a quota that is left out, the limit of every project holds. Nothing is deleted or stopped by a lower limit.
     """
-    return _document(services().limit_project(caller(), _limits()))
+    return _document(services().limit_project(caller(), _limits()), project)
 
 
 @blueprint.operation("GET /projects/<name:project>/members/<name:user>/quotas", _QUOTAS, errors=[UnknownUser, *_ERRORS])
@@ -59,7 +65,7 @@ def get_member_quotas(project: str, user: str) -> dict[str, object]:
 
     They hold beside those of the project.
     """
-    return _document(services().of_user(caller(), user))
+    return _document(services().of_user(caller(), user), project, user)
 
 
 @blueprint.operation(
@@ -74,7 +80,7 @@ def put_member_quotas(project: str, user: str) -> dict[str, object]:
 
     Those of the project hold as well. Nothing is deleted or stopped by a lower limit.
     """
-    return _document(services().limit_user(caller(), user, _limits()))
+    return _document(services().limit_user(caller(), user, _limits()), project, user)
 
 
 @blueprint.operation("GET /quotas", _QUOTAS, errors=[AccountsOff, NotPermitted], verb=Verb.OPERATE)

@@ -63,7 +63,8 @@ class ProjectShare(Record, frozen=True, kw_only=True):
 class AccessToken(Record, frozen=True, kw_only=True):
     """A token, or the session of a browser. ``token``: its text, shown once, when it is made.
 
-    ``project``, ``role`` and ``verbs``: its limits, each None where it has none beside those of its user.
+    ``project``, ``role``, ``verbs``, ``models`` and ``datasets``: its limits, the last two as patterns of names; each
+    None where it has none beside those of its user.
     """
 
     id: str
@@ -72,6 +73,8 @@ class AccessToken(Record, frozen=True, kw_only=True):
     project: str | None = None
     role: str | None = None
     verbs: list[str] | None = None
+    models: list[str] | None = None
+    datasets: list[str] | None = None
     session: bool = False
     created_by: str = ""
     created_at: datetime | None = None
@@ -85,11 +88,14 @@ class AccessToken(Record, frozen=True, kw_only=True):
 
 
 class ProjectQuota(Record, frozen=True, kw_only=True):
-    """A quota: its limit in force (None: none), how much is used, and the limit that was given here itself."""
+    """A quota: its limit in force (None: none), how much is used, and the limit that was given here itself.
+
+    Cores, bytes and devices of running workers are quotas as well: ``resources.cpu``.
+    """
 
     quota: str
     limit: int | None = None
-    used: int | None = None
+    used: float | None = None
     own: int | None = None
 
 

@@ -60,6 +60,7 @@ class TokenRow(StoredRow, frozen=True, gc=False):
     bound_to: str | None
     role: str | None
     verbs: str | None
+    patterns: str | None
     created_by: str
     created_at: float
     expires_at: float | None
@@ -77,6 +78,7 @@ class CredentialRow(StoredRow, frozen=True, gc=False):
     bound_to: str | None
     role: str | None
     verbs: str | None
+    patterns: str | None
     used_at: float | None
     operator: int
     its_project: str | None

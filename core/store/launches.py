@@ -13,6 +13,7 @@ from sqlalchemy import Connection, CursorResult, bindparam, insert, select, text
 from core.domain.access.scopes import Scope
 from core.domain.scheduling.reservations import Reservation
 from core.domain.scheduling.states import LIVE, State
+from core.domain.scheduling.worker_resources import ONE_WORKER
 from core.domain.submissions.stored_documents import decode_document, load_document
 from core.domain.usage.granted_resources import GrantedResources
 from core.store import usage_intervals
@@ -42,7 +43,12 @@ class LaunchRow(StoredRow, frozen=True, gc=False):
     @property
     def workers(self) -> int:
         """Its number of workers."""
-        return decode_document(self.resources, _LaunchedWorkers).cpu
+        return self.launched.cpu
+
+    @property
+    def launched(self) -> "LaunchedResources":
+        """Its workers, and what each has."""
+        return decode_document(self.resources, LaunchedResources)
 
     @property
     def accepts_results(self) -> bool:
@@ -50,10 +56,14 @@ class LaunchRow(StoredRow, frozen=True, gc=False):
         return self.state == "live" and State(self.simulation_state) in LIVE and self.outcome is None
 
 
-class _LaunchedWorkers(msgspec.Struct, frozen=True):
-    """The resources of a launch, without the members that no list reads."""
+class LaunchedResources(msgspec.Struct, frozen=True):
+    """The resources of a launch, without the members that no list reads: its workers, and what ``each`` of them has.
+
+    An earlier version has not stored the latter.
+    """
 
     cpu: int = 1
+    each: dict[str, int] = msgspec.field(default_factory=lambda: dict(ONE_WORKER))
 
 
 #: Value of ``done`` in a launch that no executor took.
@@ -148,14 +158,14 @@ def in_use(c: Connection, scope: Scope) -> dict[str, int]:
     """Return the workers of live launches of a scope, by executor."""
     used: Counter[str] = Counter()
     for executor, _, _, resources in _live_in(c, scope):
-        used[executor] += decode_document(resources, _LaunchedWorkers).cpu
+        used[executor] += decode_document(resources, LaunchedResources).cpu
     return dict(used)
 
 
-def workers_of(c: Connection, scope: Scope) -> list[tuple[str, str, int]]:
-    """Return project, submitter and number of workers of the live launches of a scope."""
+def workers_of(c: Connection, scope: Scope) -> list[tuple[str, str, LaunchedResources]]:
+    """Return project, submitter and resources of the live launches of a scope."""
     return [
-        (project, user, decode_document(resources, _LaunchedWorkers).cpu)
+        (project, user, decode_document(resources, LaunchedResources))
         for _, project, user, resources in _live_in(c, scope)
     ]
 

@@ -20,6 +20,7 @@ from core.store.tables import (
     projects,
     quota_limits,
     quota_use,
+    resource_limits,
     retention,
     simulations,
     tokens,
@@ -54,7 +55,8 @@ def forget_project(c: Connection, name: str) -> None:
     c.execute(delete(members).where(members.c.member_of == name))
     c.execute(delete(tokens).where(tokens.c.bound_to == name))
     c.execute(delete(retention).where(retention.c.project == name))
-    c.execute(delete(quota_limits).where(quota_limits.c.limited == name))
+    for limits in (quota_limits, resource_limits):
+        c.execute(delete(limits).where(limits.c.limited == name))
     shares.forget_project(c, name)
     c.execute(delete(quota_use).where(quota_use.c.charged == name))
     c.execute(update(projects).where(projects.c.name == name).values(state=ProjectState.REMOVED.value))

@@ -8,16 +8,29 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, insert, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    delete,
+    insert,
+    or_,
+    select,
+    text,
+    union_all,
+    update,
+)
 
 from core.domain.access.quota_marks import quota_marks
 from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Charge, Quota, check
 from core.domain.access.scopes import Scope
 from core.domain.scheduling.states import WAITING_STATES
-from core.domain.scheduling.worker_limits import Limits, WorkOwner
+from core.domain.scheduling.worker_limits import WorkLimits, WorkOwner
+from core.domain.scheduling.worker_resources import CPU
 from core.store import webhook_events
 from core.store.rows import StoredRow, columns_of, read_rows
-from core.store.tables import quota_limits, quota_use
+from core.store.tables import quota_limits, quota_use, resource_limits
 
 
 class LimitRow(StoredRow, frozen=True, gc=False):
@@ -26,6 +39,15 @@ class LimitRow(StoredRow, frozen=True, gc=False):
     limited: str
     user: str
     quota: str
+    amount: int
+
+
+class ResourceLimitRow(StoredRow, frozen=True, gc=False):
+    """A limit of a resource, or of workers, that run: whose as in `LimitRow`."""
+
+    limited: str
+    user: str
+    resource: str
     amount: int
 
 
@@ -159,18 +181,52 @@ def use(c: Connection, project: str, user: str = WHOLE_PROJECT) -> dict[Quota, i
     return (rows[0] if rows else UseRow(user, 0, 0, 0)).used
 
 
-def set_limits(c: Connection, project: str, user: str, amounts: Mapping[Quota, int]) -> None:
-    """Replace the limits of a project, of a user in it, or of every project."""
-    c.execute(delete(quota_limits).where(quota_limits.c.limited == project, quota_limits.c.user == user))
+def set_limits(
+    c: Connection, project: str, user: str, amounts: Mapping[Quota, int], resources: Mapping[str, int] | None = None
+) -> None:
+    """Replace the limits of a project, of a user in it, or of every project.
+
+    ``resources``: of what running workers have, by name: cores, bytes of memory, devices.
+    """
+    for table in (quota_limits, resource_limits):
+        c.execute(delete(table).where(table.c.limited == project, table.c.user == user))
+    if resources:
+        limited = {"limited": project, "user": user}
+        c.execute(
+            insert(resource_limits), [{**limited, "resource": name, "amount": n} for name, n in resources.items()]
+        )
     rows = [{"limited": project, "user": user, "quota": quota.value, "amount": n} for quota, n in amounts.items()]
     if rows:
         c.execute(insert(quota_limits), rows)
 
 
-def worker_limits(c: Connection) -> Limits:
-    """Return the limits of workers that run, by whose they are."""
-    query = select(*columns_of(quota_limits, LimitRow)).where(quota_limits.c.quota == Quota.RUNNING_WORKERS.value)
-    return {WorkOwner(row.limited, row.user): row.amount for row in read_rows(c.execute(query), LimitRow)}
+def resource_amounts(c: Connection, project: str, user: str = WHOLE_PROJECT) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the limits of resources that were given to a project, or a user in it, itself; and those in force."""
+    known = select(*columns_of(resource_limits, ResourceLimitRow)).where(
+        or_(resource_limits.c.limited == project, resource_limits.c.limited == EVERY_PROJECT)
+    )
+    rows = read_rows(c.execute(known), ResourceLimitRow)
+    own = {row.resource: row.amount for row in rows if (row.limited, row.user) == (project, user)}
+    every = {row.resource: row.amount for row in rows if not user and (row.limited, row.user) == (EVERY_PROJECT, "")}
+    return own, every | own
+
+
+#: Limits of what runs: of workers, and of what they have.
+_WORK_LIMITS = union_all(
+    select(*columns_of(quota_limits, ResourceLimitRow, resource=quota_limits.c.quota)).where(
+        quota_limits.c.quota == Quota.RUNNING_WORKERS.value
+    ),
+    select(*columns_of(resource_limits, ResourceLimitRow)),
+)
+
+
+def worker_limits(c: Connection) -> WorkLimits:
+    """Return the limits of what runs, by whose they are; one query, because each pass of the dispatcher reads them."""
+    amounts: dict[WorkOwner, dict[str, int]] = {}
+    for row in read_rows(c.execute(_WORK_LIMITS), ResourceLimitRow):
+        amount = row.amount * (1000 if row.resource == CPU else 1)
+        amounts.setdefault(WorkOwner(row.limited, row.user), {})[row.resource] = amount
+    return WorkLimits(amounts)
 
 
 # -- what is counted

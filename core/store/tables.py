@@ -147,6 +147,7 @@ tokens = Table(
     Column("bound_to", Text),  # a project; null: any of the user's
     Column("role", Text),  # null: the user's
     Column("verbs", Text),  # JSON; null: all of the role
+    Column("patterns", Text),  # JSON: of the names of models and datasets; null: all
     Column("created_by", Text, nullable=False),
     Column("created_at", Float(53), nullable=False),
     Column("expires_at", Float(53)),
@@ -166,6 +167,16 @@ quota_limits = Table(
     Column("limited", Text, primary_key=True),
     Column("user", Text, primary_key=True),
     Column("quota", Text, primary_key=True),  # see core/domain/access/quotas.py
+    Column("amount", BigInteger, nullable=False),
+)
+
+# Limits of what running workers have. An API process of an earlier version knows no such rows.
+resource_limits = Table(
+    "resource_limits",
+    metadata,
+    Column("limited", Text, primary_key=True),
+    Column("user", Text, primary_key=True),
+    Column("resource", Text, primary_key=True),  # as in a placement: cpu in cores, memory in bytes, or a device
     Column("amount", BigInteger, nullable=False),
 )
 

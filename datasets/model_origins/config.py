@@ -12,7 +12,14 @@ from urllib.parse import urlsplit
 
 from common.errors import Invalid
 from datasets.model_origins.model_references import origin_of
-from datasets.objectstore.connections import NAME, read_document
+from datasets.objectstore.connections import (
+    DEFAULT_PROJECTS,
+    NAME,
+    PROJECTS_MEMBER,
+    projects_of,
+    read_document,
+    serves,
+)
 
 _NAME = re.compile(NAME)
 
@@ -27,6 +34,7 @@ class AllowedAddress:
     origin: str
     private: bool = False
     token: str = field(default="", repr=False)
+    projects: tuple[str, ...] = DEFAULT_PROJECTS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +51,7 @@ class MlflowServer:
     password: str = field(default="", repr=False)
     log_results: bool = False
     platform_url: str = ""
+    projects: tuple[str, ...] = DEFAULT_PROJECTS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +60,13 @@ class OriginConfig:
 
     addresses: Mapping[str, AllowedAddress] = field(default_factory=dict)
     mlflow: Mapping[str, MlflowServer] = field(default_factory=dict)
+
+    def of_project(self, project: str) -> "OriginConfig":
+        """Return those that a project may use; the others do not exist for it."""
+        return OriginConfig(
+            addresses={origin: each for origin, each in self.addresses.items() if serves(each.projects, project)},
+            mlflow={name: each for name, each in self.mlflow.items() if serves(each.projects, project)},
+        )
 
     def server(self, name: str | None) -> MlflowServer:
         """Return a server by name, or the only one; raise Invalid if there is none or several."""
@@ -78,12 +94,13 @@ def _addresses(path: Path, values: Any) -> Iterator[AllowedAddress]:
     for origin, options in values.items():
         if not _is_origin(origin):
             raise ValueError(f"{path}: an address is allowed by its origin, https://host or https://host:port")
-        if not isinstance(options, dict) or not set(options) <= {"private", "token"}:
-            raise ValueError(f"{path}: address {origin} may have private and token")
+        if not isinstance(options, dict) or not set(options) <= {"private", "token", PROJECTS_MEMBER}:
+            raise ValueError(f"{path}: address {origin} may have private, token and projects")
         token, private = options.get("token", ""), options.get("private", False)
         if not isinstance(private, bool) or not isinstance(token, str) or not token.isprintable():
             raise ValueError(f"{path}: address {origin}: private is true or false, token is a string")
-        yield AllowedAddress(origin=origin, private=private, token=token)
+        projects = projects_of(f"{path}: address {origin}", options)
+        yield AllowedAddress(origin=origin, private=private, token=token, projects=projects)
 
 
 def _is_origin(text: str) -> bool:
@@ -103,12 +120,13 @@ def _servers(path: Path, values: Any) -> Iterator[tuple[str, MlflowServer]]:
             raise ValueError(f"{path}: an MLflow server's name has lower-case letters, digits, - and _, up to 63")
         if not isinstance(options, dict) or not set(options) <= allowed or "uri" not in options:
             raise ValueError(f"{path}: mlflow {name} needs a uri, and may have {', '.join(sorted(allowed - {'uri'}))}")
-        texts = {key: value for key, value in options.items() if key != "log_results"}
+        texts = {key: value for key, value in options.items() if key not in {"log_results", PROJECTS_MEMBER}}
         if not all(isinstance(value, str) and value.isprintable() for value in texts.values()):
             raise ValueError(f"{path}: mlflow {name} has a value that is not a string")
         if not isinstance(options.get("log_results", False), bool):
             raise ValueError(f"{path}: mlflow {name}: log_results is true or false")
-        server = MlflowServer(name=name, **options)
+        projects = projects_of(f"{path}: mlflow {name}", options)
+        server = MlflowServer(name=name, **options | {PROJECTS_MEMBER: projects})
         parts = urlsplit(server.uri)
         if not _is_origin(f"{parts.scheme}://{parts.netloc}") or parts.query or parts.fragment:
             raise ValueError(f"{path}: mlflow {name}: a uri is https://host[:port][/path], without credentials in it")

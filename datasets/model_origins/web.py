@@ -16,7 +16,7 @@ from datasets.model_origins.base import OpenedModel
 from datasets.model_origins.config import AllowedAddress
 from datasets.model_origins.model_references import origin_of
 from datasets.objectstore.connection_pools import LIMITS, connection_pools
-from datasets.objectstore.connections import permitted
+from datasets.objectstore.connections import permitted, serves
 from datasets.objectstore.guarded_pools import ForbiddenAddress, guard
 
 #: Most redirects that are followed for one file.
@@ -52,34 +52,34 @@ class WebReader:
         self._public = guard(connection_pools(LIMITS), is_public)
         self._private = guard(connection_pools(LIMITS), permitted)
 
-    def check(self, url: str) -> AllowedAddress:
-        """Return the origin of an address as the operator allows it; raise Invalid if it is not allowed."""
-        origin = origin_of(url)
-        if (allowed := self._addresses.get(origin)) is None:
-            listed = ", ".join(sorted(self._addresses)) or "none"
+    def check(self, url: str, project: str) -> AllowedAddress:
+        """Return the origin of an address, as the operator allows it to a project; raise Invalid if it is not."""
+        origin, known = origin_of(url), self._addresses
+        if (allowed := known.get(origin)) is None or not serves(allowed.projects, project):
+            listed = ", ".join(sorted(name for name in known if serves(known[name].projects, project))) or "none"
             raise Invalid(
                 f"The operator does not allow models from {origin[:200]}; allowed are: {listed}. Upload the file, or"
                 " ask for `addresses` in connections.json (docs/model-references.md)."
             )
         return allowed
 
-    def open(self, url: str) -> OpenedModel:
-        """Open a file; every hop of a redirect is checked like the first address.
+    def open(self, url: str, project: str) -> OpenedModel:
+        """Open a file for a project; every hop of a redirect is checked like the first address.
 
         Raise OriginRefused for an answer that stays as it is, OriginFailed for a failure that may pass.
         """
         deadline = time.monotonic() + self._longest
         first = url
         for _ in range(REDIRECTS + 1):
-            response = self._request(url)
+            response = self._request(url, project)
             if response.status not in _REDIRECT:
                 opened = self._opened(first, url, response)
                 return replace(opened, chunks=self._chunks(first, response, deadline))
             url = self._next(url, response)
         raise OriginRefused(f"{first} redirects more than {REDIRECTS} times.")
 
-    def _request(self, url: str) -> BaseHTTPResponse:
-        allowed = self._allowed(url)
+    def _request(self, url: str, project: str) -> BaseHTTPResponse:
+        allowed = self._allowed(url, project)
         pools = self._private if allowed.private else self._public
         with _translated(url):
             _check_literal(urlsplit(url).hostname or "", permitted if allowed.private else is_public)
@@ -89,9 +89,9 @@ class WebReader:
         with _translated(url):
             return pools.request("GET", url, headers=headers, preload_content=False, redirect=False)
 
-    def _allowed(self, url: str) -> AllowedAddress:
+    def _allowed(self, url: str, project: str) -> AllowedAddress:
         try:
-            return self.check(url)
+            return self.check(url, project)
         except Invalid as error:  # of a redirect, or removed from the list since the request
             raise OriginRefused(error.detail) from None
 

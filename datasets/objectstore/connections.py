@@ -5,7 +5,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,27 @@ NAME = CONNECTION_NAME
 _NAME = re.compile(NAME)
 #: Members of a connections file: object storage, and other origins of models (`datasets/model_origins/config.py`).
 _MEMBERS = frozenset({"connections", "addresses", "mlflow"})
+#: Member of an entry that lists the projects which may use it.
+PROJECTS_MEMBER = "projects"
 _REGION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _NUMBERS = re.compile(r"[0-9.]+")
 #: Addresses of cloud metadata services (credentials), beside the link-local 169.254.169.254.
 _METADATA = frozenset({ipaddress.ip_address("fd00:ec2::254"), ipaddress.ip_address("100.100.100.200")})
+#: Projects that use what lists none: that of a platform without accounts. `*` in a list: every project.
+DEFAULT_PROJECTS = ("default",)
+EVERY_PROJECT = "*"
+_PROJECT_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 #: Bytes of a connections file at most; a larger file is refused.
 LARGEST = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Connection:
-    """Named object storage. Empty ``buckets``: all buckets that its credentials can read."""
+    """Named object storage. Empty ``buckets``: all buckets that its credentials can read.
+
+    ``projects``: those that may use it; for others it does not exist.
+    """
 
     name: str
     endpoint: str
@@ -38,6 +47,7 @@ class Connection:
     access_key: str = field(default="", repr=False)
     secret_key: str = field(default="", repr=False)
     buckets: tuple[str, ...] = ()
+    projects: tuple[str, ...] = DEFAULT_PROJECTS
 
     def __post_init__(self) -> None:
         """Raise ValueError unless the endpoint is ``http[s]://host[:port]``; the message does not repeat it."""
@@ -98,12 +108,29 @@ def _connections(path: Path, connections: Mapping[str, Any]) -> Iterator[tuple[s
             raise ValueError(f"{path}: a connection's name has lower-case letters, digits, - and _, up to 63")
         if not isinstance(values, dict) or not set(values) <= allowed or "endpoint" not in values:
             raise ValueError(f"{path}: connection {name} needs an endpoint, and may have {', '.join(sorted(allowed))}")
+        projects = projects_of(f"{path}: connection {name}", values)
+        values = {key: value for key, value in values.items() if key != PROJECTS_MEMBER}
         buckets = values.pop("buckets", [])
         if not isinstance(buckets, list) or not all(isinstance(value, str) for value in [*buckets, *values.values()]):
             raise ValueError(
                 f"{path}: connection {name} has a value that is not a string; buckets are a list of strings"
             )
-        yield name, Connection(name=name, buckets=tuple(buckets), **values)
+        yield name, Connection(name=name, buckets=tuple(buckets), projects=projects, **values)
+
+
+def projects_of(what: str, values: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the projects that an entry of a connections file lists; raise ValueError, which begins with ``what``."""
+    projects = values.get(PROJECTS_MEMBER, [*DEFAULT_PROJECTS])
+    if not isinstance(projects, list) or not all(
+        isinstance(name, str) and (name == EVERY_PROJECT or _PROJECT_NAME.fullmatch(name)) for name in projects
+    ):
+        raise ValueError(f'{what}: projects are a list of names of projects, or ["*"] for all')
+    return tuple(projects)
+
+
+def serves(projects: Collection[str], project: str) -> bool:
+    """Tell whether a project is among those that an entry of a connections file lists."""
+    return project in projects or EVERY_PROJECT in projects
 
 
 def find(connections: Mapping[str, Connection], name: str) -> Connection:

@@ -38,8 +38,30 @@ def test_an_operator_limits_a_project_and_every_member_sees_limits_and_use(team:
         "tasks": {"limit": None, "used": 1, "own": None},
         "stored_bytes": {"limit": 10_000_000, "used": len(MODEL), "own": 10_000_000},
         "running_workers": {"limit": None, "used": 0, "own": None},
+        "resources": {},
     }
     assert limit(team, stored_bytes=None).json["queued_simulations"]["limit"] is None
+
+
+def test_resources_that_run_have_limits_by_the_names_of_a_placement(team: People) -> None:
+    resources: Any = {"cpu": 64, "memory": 256_000_000_000, "nvidia.com/gpu": 8}
+    assert limit(team, resources=resources).status_code == 200
+    assert limit(team, path="/v1/quotas", resources={"cpu": 9, "amd.com/gpu": 1}).status_code == 200  # type: ignore[arg-type]
+    seen = (team.ask("red viewer", "GET", RED).json or {})["resources"]
+    assert seen == {
+        "amd.com/gpu": {"limit": 1, "used": 0, "own": None},
+        "cpu": {"limit": 64, "used": 0, "own": 64},
+        "memory": {"limit": 256_000_000_000, "used": 0, "own": 256_000_000_000},
+        "nvidia.com/gpu": {"limit": 8, "used": 0, "own": 8},
+    }
+    every = (team.ask("operator", "GET", "/v1/quotas").json or {})["resources"]
+    assert every["cpu"] == {"limit": 9, "used": None, "own": 9}
+    own = limit(team, "red maintainer", "/v1/projects/red/members/operator/quotas", resources={"cpu": 2})  # type: ignore[arg-type]
+    assert own.status_code in (200, 404)
+    for wrong in ({"cpu": -1}, {"cpu": 1.5}, {"": 1}, {"a b": 1}, {str(n): 1 for n in range(33)}):
+        assert limit(team, resources=wrong).status_code == 422, wrong  # type: ignore[arg-type]
+    assert limit(team).status_code == 200
+    assert set((team.ask("red viewer", "GET", RED).json or {})["resources"]) == {"cpu", "amd.com/gpu"}
 
 
 @pytest.mark.parametrize("who", ["red viewer", "red submitter", "red maintainer", "blue maintainer"])

@@ -64,6 +64,23 @@ def test_connections_are_read_by_name_and_without_a_file_there_are_none(tmp_path
     )
 
 
+@pytest.mark.parametrize(
+    ("listed", "projects"), [({}, ("default",)), ({"projects": ["red", "*"]}, ("red", "*")), ({"projects": []}, ())]
+)
+def test_a_connection_has_the_projects_that_it_lists_and_else_the_first(
+    tmp_path: Path, listed: Any, projects: tuple[str, ...]
+) -> None:
+    loaded = connections.load(write_config(tmp_path / "c.json", config_document(**listed)))
+    assert loaded["lake"].projects == projects
+
+
+@pytest.mark.parametrize("projects", ["red", [1], ["Red"], [""], None, {"red": True}])
+def test_projects_are_a_list_of_names(tmp_path: Path, projects: Any) -> None:
+    with pytest.raises(ValueError, match="connection lake: projects are a list") as refused:
+        connections.load(write_config(tmp_path / "c.json", config_document(projects=projects)))
+    assert SECRET not in str(refused.value)
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
 def test_a_file_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
     with pytest.raises(ValueError, match="chmod 600"):

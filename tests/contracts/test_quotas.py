@@ -13,7 +13,7 @@ from common.errors import PlatformError, QuotaExceeded
 from core.domain.access.quotas import Quota
 from core.domain.access.scopes import LOCAL_CALLER, Scope
 from core.domain.scheduling.states import State
-from core.services.access.quotas import Quotas
+from core.services.access.quotas import GivenLimits, Quotas
 from core.store import quotas as store
 from core.store.database import Database
 from tests.api.answers import MODEL
@@ -48,7 +48,7 @@ def limit(quotas: Quotas, user: str = "", **limits: int) -> None:
     if user:
         quotas._database.write(lambda c: store.set_limits(c, "default", user, amounts))
     else:
-        quotas.limit_project(LOCAL_CALLER, amounts)
+        quotas.limit_project(LOCAL_CALLER, GivenLimits(amounts, {}))
 
 
 def submit_as(rig: DispatcherRig, caller: Any, **fields: Any) -> str:
@@ -244,7 +244,7 @@ def test_a_user_has_a_limit_of_his_own_beside_that_of_the_project(rig: Dispatche
 
 
 def test_the_limits_of_every_project_hold_where_there_is_none_of_its_own(rig: DispatcherRig, quotas: Quotas) -> None:
-    quotas.limit_every_project({Quota.QUEUED_SIMULATIONS: 1, Quota.TASKS: 40})
+    quotas.limit_every_project(GivenLimits({Quota.QUEUED_SIMULATIONS: 1, Quota.TASKS: 40}, {}))
     rig.submit()
     with pytest.raises(QuotaExceeded, match="queued_simulations"):
         rig.submit()
@@ -305,6 +305,42 @@ def test_a_simulation_gets_the_workers_that_the_limit_leaves_and_more_once_it_is
     assert launch.workers == 1
     rig.play(launch, 10)
     limit(quotas, running_workers=2)
+    rig.until(lambda: executor.launches[launch.id].workers == 2)
+
+
+def limit_resources(quotas: Quotas, **resources: int) -> None:
+    quotas.limit_project(LOCAL_CALLER, GivenLimits({}, resources))
+
+
+def test_resources_beyond_a_limit_are_waited_for_and_the_reason_says_who_raises_it(
+    rig: DispatcherRig, quotas: Quotas
+) -> None:
+    limit_resources(quotas, cpu=3, memory=100_000_000_000)
+    placement = {"cpu": 1.5, "memory": 1 << 30}
+    first, second = (submit_as(rig, LOCAL_CALLER, placement=placement) for _ in range(2))
+    _, launch = rig.launch(first)
+    assert launch.workers == 2
+    uses = {use.resource: (use.limit, use.used) for use in quotas.resources_of("default")}
+    assert uses == {"cpu": (3, 3.0), "memory": (100_000_000_000, 2 << 30)}
+    for _ in range(5):
+        rig.dispatcher.step()
+    waiting = rig.platform.submissions.simulations.get(LOCAL_CALLER, second)
+    assert waiting.state is State.QUEUED and waiting.reason == (
+        "waits for its quota `resources.cpu`: project default has 3 cores of 3 cores, it needs 1.5 cores;"
+        " an operator of the platform can raise it"
+    )
+    rig.play(launch)
+    rig.end(first)
+    rig.play(rig.launch(second)[1])
+    rig.end(second)
+
+
+def test_fewer_workers_fit_into_a_limit_of_cores_and_more_once_it_is_raised(rig: DispatcherRig, quotas: Quotas) -> None:
+    limit_resources(quotas, cpu=1)
+    executor, launch = rig.launch(rig.submit())
+    assert launch.workers == 1
+    rig.play(launch, 10)
+    limit_resources(quotas, cpu=2)
     rig.until(lambda: executor.launches[launch.id].workers == 2)
 
 

@@ -98,7 +98,7 @@ def test_a_redirect_to_another_origin_does_not_carry_the_token(files: WebFiles) 
             files.origin: AllowedAddress(origin=files.origin, private=True, token="secret"),
             other.origin: AllowedAddress(origin=other.origin, private=True),
         }
-        assert b"".join(WebReader(allowed).open(f"{files.origin}/away.py").chunks) == PYTHON
+        assert b"".join(WebReader(allowed).open(f"{files.origin}/away.py", "default").chunks) == PYTHON
         assert other.requests == [("/x.py", None)]
 
 
@@ -121,7 +121,7 @@ def test_metadata_addresses_are_refused_even_if_private_addresses_are_allowed() 
     origin = "http://169.254.169.254"
     reader = WebReader({origin: AllowedAddress(origin=origin, private=True)})
     with pytest.raises(OriginRefused, match="not public"):
-        reader.open(f"{origin}/latest/meta-data/")
+        reader.open(f"{origin}/latest/meta-data/", "default")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_body_that_takes_too_long_is_refused(files: WebFiles) -> None:
     files.answers["/endless.py"] = endless
     allowed = {files.origin: AllowedAddress(origin=files.origin, private=True)}
     with pytest.raises(OriginRefused, match="did not arrive within"):
-        for _ in WebReader(allowed, longest=0.0).open(f"{files.origin}/endless.py").chunks:
+        for _ in WebReader(allowed, longest=0.0).open(f"{files.origin}/endless.py", "default").chunks:
             pass
 
 
@@ -189,7 +189,7 @@ def test_a_server_that_does_not_answer_is_a_failure_that_may_pass() -> None:
     origin = "http://127.0.0.1:9"
     reader = WebReader({origin: AllowedAddress(origin=origin, private=True)})
     with pytest.raises(OriginFailed):
-        reader.open(f"{origin}/x.py")
+        reader.open(f"{origin}/x.py", "default")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_server_that_does_not_answer_is_a_failure_that_may_pass() -> None:
         ({"addresses": {"https://Models.example": {}}}, "by its origin"),
         ({"addresses": {"https://models.example/x": {}}}, "by its origin"),
         ({"addresses": {"https://models.example:443": {}}}, "by its origin"),
-        ({"addresses": {"https://models.example": {"secret": "abc"}}}, "may have private and token"),
+        ({"addresses": {"https://models.example": {"secret": "abc"}}}, "may have private, token and projects"),
         ({"addresses": {"https://models.example": {"private": "abc"}}}, "private is true or false"),
         ({"addresses": []}, "must be an object"),
         ({"mlflow": {"Lab": {"uri": "https://m"}}}, "name has"),

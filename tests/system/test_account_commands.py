@@ -251,6 +251,12 @@ def test_limits_are_set_and_shown_with_their_use(operator: Person, maintainer: P
     maintainer.does("services create sweeper submitter")
     maintainer.does("quotas set running_workers=1 --user sweeper")
     assert json.loads(maintainer.does("quotas --user sweeper -o json"))[3]["own"] == 1
+    operator.does("quotas set resources.cpu=64 resources.nvidia.com/gpu=8 resources.memory=256G --project red")
+    operator.does("quotas set resources.memory=none --project red")
+    shown = {use["quota"]: use["limit"] for use in json.loads(maintainer.does("quotas -o json"))}
+    assert (shown["resources.cpu"], shown["resources.nvidia.com/gpu"]) == (64, 8) and shown["tasks"] is None
+    assert "resources.memory" not in shown
+    operator.does("quotas set resources.cpu=none resources.nvidia.com/gpu=none --project red")
     operator.does("quotas set queued_simulations=900 --every-project")
     assert json.loads(maintainer.does("quotas -o json"))[0]["limit"] == 5
     operator.does("quotas set queued_simulations=none --every-project")

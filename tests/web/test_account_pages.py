@@ -88,17 +88,20 @@ def test_a_token_of_a_service_account_is_shown_once_works_and_is_revoked(team: T
     form.get_by_label("Role").select_option("submitter")
     form.get_by_label("Expires in days").fill("7")
     form.locator("select[name=service]").select_option("nightly")
-    form.get_by_text("Limit it to some verbs").click()
+    form.get_by_text("Limit it to some verbs, models or datasets").click()
     form.get_by_label("read", exact=True).check()
+    form.get_by_label("Models", exact=True).fill(" brake*  idm ")
     form.get_by_role("button", name="Make the token").click()
     text = page.locator("copy-text code").inner_text()
     [made] = tokens(team)
     assert (made["user"], made["created_by"], made["verbs"]) == ("nightly", "ada", ["read"])
+    assert (made["models"], made["datasets"]) == (["brake*", "idm"], None)
     team.tokens["gate"] = text
     assert team.ask("gate", "GET", "/v1/simulations").status_code == 200
     page.goto(f"{team.origin}/operations/project?project=red")
     assert text not in page.content()
     expect(row(page, "gate")).to_contain_text("by ada")
+    expect(row(page, "gate")).to_contain_text("models brake* idm")
     confirm(row(page, "gate"), "Revoke")
     expect(row(page, "gate")).to_have_count(0)
     until(lambda: team.ask("gate", "GET", "/v1/session").status_code == 401)
@@ -212,7 +215,7 @@ def test_a_session_of_a_limited_token_is_told_why_it_sees_no_others(team: Team, 
     made = team.ask("ada", "POST", "/v1/projects/red/tokens", "red", json={"name": "browser", "role": "viewer"})
     team.tokens["limited"] = made.json["token"]
     team.sign_in(page, "limited", "/operations/tokens")
-    expect(page.locator("main")).to_contain_text("limited to a project, a role or verbs")
+    expect(page.locator("main")).to_contain_text("limited to a project, a role, verbs or names")
     assert page.locator("main form").count() == 0
 
 

@@ -127,13 +127,17 @@ class Tokens:
         expires_in: int | None = None,
         service: str | None = None,
         user: str | None = None,
+        models: Sequence[str] = (),
+        datasets: Sequence[str] = (),
     ) -> AccessToken:
         """Make a token, and return it with its text, which is shown this once. One of a project needs a ``role``.
 
         ``verbs``: the only ones that it has, if there are any. ``expires_in``: seconds. ``service``: the service
-        account whose token it is.
+        account whose token it is. ``models`` and ``datasets``: patterns of the names of the only ones that it is for,
+        such as ``brake*`` or ``streets@3``.
         """
-        scope = {"verbs": [*verbs]} if verbs else None
+        limits = {"verbs": [*verbs], "models": [*models], "datasets": [*datasets]}
+        scope = {name: values for name, values in limits.items() if values} or None
         body = {"name": name, "role": role, "expires_in": expires_in, "service": service, "scope": scope}
         body = {key: value for key, value in body.items() if value is not None}
         return read(AccessToken, self._transport.json("POST", self._address(user), json=body))

@@ -2,11 +2,15 @@
 """Quotas: limits of the project that a client acts in, of a user there, and of every project; and their use."""
 
 from collections.abc import Mapping
+from typing import cast
 
 from windtunnel._sync.accounts import project_of
 from windtunnel._sync.transport import Transport, path
 from windtunnel.account_records import ProjectQuota
 from windtunnel.record import read
+
+#: Member of the document in which resources have their limits.
+RESOURCES = "resources"
 
 
 class SyncQuotas:
@@ -22,10 +26,13 @@ class SyncQuotas:
     def limit(
         self, limits: Mapping[str, int | None], *, user: str | None = None, every_project: bool = False
     ) -> list[ProjectQuota]:
-        """Change these limits, and leave the others as they are; None: no limit of its own."""
+        """Change these limits, and leave the others as they are; None: no limit of its own.
+
+        A resource is named as in ``resources.cpu`` (cores), ``resources.memory`` (bytes), ``resources.nvidia.com/gpu``.
+        """
         address = self._address(user, every_project)
         own = {use.quota: use.own for use in _uses(self._transport.json("GET", address))}
-        return _uses(self._transport.json("PUT", address, json={**own, **limits}))
+        return _uses(self._transport.json("PUT", address, json=_body({**own, **limits})))
 
     def _address(self, user: str | None, every_project: bool) -> str:
         if every_project:
@@ -35,4 +42,19 @@ class SyncQuotas:
 
 
 def _uses(document: Mapping[str, dict[str, object]]) -> list[ProjectQuota]:
-    return [read(ProjectQuota, {"quota": name, **use}) for name, use in document.items()]
+    quotas: dict[str, object] = dict(document)
+    resources = cast("Mapping[str, object]", quotas.pop(RESOURCES, {}))
+    quotas |= {f"{RESOURCES}.{name}": use for name, use in resources.items()}
+    return [read(ProjectQuota, {"quota": name, **cast("dict[str, object]", use)}) for name, use in quotas.items()]
+
+
+def _body(limits: Mapping[str, int | None]) -> dict[str, object]:
+    body: dict[str, object] = {}
+    resources: dict[str, int] = {}
+    for quota, amount in limits.items():
+        kind, dot, name = quota.partition(".")
+        if kind == RESOURCES and dot:
+            resources |= {} if amount is None else {name: amount}
+        else:
+            body[quota] = amount
+    return {**body, RESOURCES: resources} if resources else body

@@ -19,7 +19,7 @@ T = TypeVar("T")
 COLUMNS: Sequence[outputs.RecordColumn[ProjectQuota]] = (
     ("quota", lambda use: use.quota),
     ("limit", lambda use: "none" if use.limit is None else f"{use.limit:,}"),
-    ("used", lambda use: "" if use.used is None else f"{use.used:,}"),
+    ("used", lambda use: "" if use.used is None else f"{use.used:,.15g}"),
     ("given", lambda use: "here" if use.own is not None else "to every project" if use.limit is not None else ""),
 )
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -58,7 +58,7 @@ def whose_options(function: Callable[P, T]) -> Callable[P, T]:
 
 @click.group(cls=NounGroup)
 def command() -> None:
-    """Show and set limits: of what waits, what is stored, and of workers. An operator sets a project's."""
+    """Show and set limits: of what waits, what is stored, of workers and what they have. Operators set a project's."""
 
 
 @command.command("list")
@@ -84,6 +84,7 @@ def set_(
     \b
     windtunnel quotas set queued_simulations=500 stored_bytes=200G running_workers=64 --project team-a
     windtunnel quotas set running_workers=16 --user bob
+    windtunnel quotas set resources.cpu=64 resources.memory=256G resources.nvidia.com/gpu=8
     """
     _check(user, every_project)
     uses = client.quotas.limit(dict(limits), user=user, every_project=every_project)

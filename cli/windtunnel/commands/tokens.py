@@ -23,6 +23,7 @@ COLUMNS: Sequence[outputs.RecordColumn[AccessToken]] = (
     ("user", lambda token: token.user),
     ("role", lambda token: token.role or "the user's"),
     ("verbs", lambda token: "all" if token.verbs is None else ", ".join(token.verbs)),
+    ("for", lambda token: " ".join([*(token.models or ()), *(token.datasets or ())]) or "all"),
     ("expires", lambda token: figures.minute(token.expires_at, "never")),
     ("used", lambda token: figures.minute(token.used_at, "never")),
     ("from", lambda token: token.used_from),
@@ -72,6 +73,8 @@ def list_(client: "Client", personal: bool, user: str | None, output: str) -> No
 @click.argument("name")
 @click.option("--role", type=click.Choice(ROLES), help="Its role, at most yours; a token of a project needs one.")
 @click.option("--verb", "verbs", multiple=True, type=click.Choice(VERBS), help="The only verb; may be repeated.")
+@click.option("--model", "models", multiple=True, metavar="PATTERN", help="The only models; may be repeated.")
+@click.option("--dataset", "datasets", multiple=True, metavar="PATTERN", help="The only datasets; may be repeated.")
 @click.option("--expires", type=Lifetime(), help="Time until it ends, such as 45m, 12h, 90d or 2w; never by default.")
 @click.option("--service", metavar="NAME", shell_complete=member_names, help="Service account whose token it is.")
 @personal_options
@@ -82,6 +85,8 @@ def create(
     name: str,
     role: str | None,
     verbs: Sequence[str],
+    models: Sequence[str],
+    datasets: Sequence[str],
     expires: int | None,
     service: str | None,
     personal: bool,
@@ -92,6 +97,7 @@ def create(
 
     \b
     windtunnel tokens create gate --role submitter --verb read --verb upload --verb submit --expires 90d
+    windtunnel tokens create gate --role submitter --model 'brake*' --dataset streets --dataset 'maps@gold'
     windtunnel tokens create laptop --personal
     """
     if role is None and not personal and user is None:
@@ -101,8 +107,9 @@ def create(
     if service is not None and (personal or user is not None):
         raise click.UsageError("--service is of a token of the project: leave --personal and --user out.")
     owner = _whose(client, personal, user)
-    token = client.tokens.create(name, role=role, verbs=verbs, expires_in=expires, service=service, user=owner)
-    columns = (*COLUMNS[:6], ("project", lambda token: token.project), ("token", lambda token: token.token))
+    limits: dict[str, Sequence[str]] = {"verbs": verbs, "models": models, "datasets": datasets}
+    token = client.tokens.create(name, role=role, expires_in=expires, service=service, user=owner, **limits)
+    columns = (*COLUMNS[:7], ("project", lambda token: token.project), ("token", lambda token: token.token))
     outputs.show_records([token], columns, output, named=True, name="token")
     if output == "table":
         click.echo("It is shown this once. `windtunnel login` stores it; WINDTUNNEL_TOKEN names it.", err=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from common.errors import Invalid, NotPermitted, UnknownProject
+from core.domain.access.name_patterns import ALL_NAMES, NamePatterns
 from core.domain.access.roles import VERBS, AccessRole, Verb
 from core.domain.access.scopes import IN_CLOSED, NOWHERE, Caller, Scope
 
@@ -40,13 +41,15 @@ class ProjectMembership:
 class Grant:
     """The limits of a credential: a project, a role, verbs; None: it has no such limit.
 
-    ``closed``: whether that project is.
+    ``closed``: whether that project is. ``patterns``: of the names of models and datasets; with some it administers
+    nothing, because what it gave others would have no such limit.
     """
 
     project: str | None = None
     role: AccessRole | None = None
     verbs: frozenset[Verb] | None = None
     closed: bool = False
+    patterns: NamePatterns = ALL_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +106,13 @@ class UserIdentity:
     def _caller(self, scope: Scope, verbs: frozenset[Verb], address: str) -> Caller:
         if self.grant.verbs is not None:
             verbs &= self.grant.verbs
+        if self.grant.patterns:
+            verbs -= {Verb.ADMINISTER, Verb.OPERATE}
+        limited = self.grant != Grant()
         principal = f"user:{self.user}" if self.user else "local"
-        return Caller(scope, principal, address, verbs, self.user, self.grant != Grant(), self.credential)
+        return Caller(
+            scope, principal, address, verbs, self.user, limited, self.credential, patterns=self.grant.patterns
+        )
 
 
 #: The user in records of what requests without a token submit; nobody may have the name.

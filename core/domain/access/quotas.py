@@ -23,6 +23,8 @@ MEANINGS: Mapping[Quota, str] = {
     Quota.STORED_BYTES: "bytes of models, datasets, uploads and results",
     Quota.RUNNING_WORKERS: "workers of simulations that run",
 }
+#: Largest number of resources with a limit.
+MOST_RESOURCES = 32
 #: Of no user in particular: the row of a project as a whole.
 WHOLE_PROJECT = ""
 #: Project of the limits of every project that has none of its own.

@@ -8,6 +8,7 @@ sweeps for everybody, sees all.
 from dataclasses import dataclass
 
 from common.errors import NotPermitted, ProjectClosed, ProjectRequired
+from core.domain.access.name_patterns import ALL_NAMES, NamePatterns
 from core.domain.access.roles import MEANINGS, VERBS, AccessRole, Verb
 
 #: The project of an installation without accounts, and of everything that was stored before there were projects.
@@ -58,7 +59,8 @@ class Caller:
 
     ``principal``: who it is, for idempotency keys. ``address``: where a request came from (common/client_addresses.py).
     ``user``: the user's name; empty without accounts. ``limited``: its token may do less than the user.
-    ``credential``: the id of the token. ``closed``: the project accepts nothing new.
+    ``credential``: the id of the token. ``closed``: the project accepts nothing new. ``patterns``: the models and
+    datasets to which the token is limited.
     """
 
     scope: Scope
@@ -69,6 +71,7 @@ class Caller:
     limited: bool = False
     credential: str = ""
     closed: bool = False
+    patterns: NamePatterns = ALL_NAMES
 
     @property
     def name(self) -> str:

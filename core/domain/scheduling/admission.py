@@ -2,12 +2,13 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from core.domain.scheduling.executor_config import ExecutorConfig
 from core.domain.scheduling.preparation import PREPARATION_SLOT, Preparation
-from core.domain.scheduling.worker_limits import NO_OWNER, WorkersInUse, WorkOwner, workers_within
+from core.domain.scheduling.worker_limits import NO_OWNER, WorkersInUse, WorkLimits, WorkOwner
+from core.domain.scheduling.worker_resources import CPU, MEMORY, ONE_WORKER, WorkerResources
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,7 @@ class QueuedSimulation:
 
     ``brief``: a dry run, which bypasses the queue. ``eligible``: the executors that could run it; None: all.
     ``prepared``: a job has prepared it. ``owner``: whose limits of workers hold. ``fixed``: it needs all its workers.
+    ``each``: what one of them has.
     """
 
     id: str
@@ -28,6 +30,7 @@ class QueuedSimulation:
     prepared: bool = False
     owner: WorkOwner = NO_OWNER
     fixed: bool = False
+    each: WorkerResources = field(default_factory=lambda: ONE_WORKER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +44,16 @@ class FreeCapacity:
 
 @dataclass(frozen=True, slots=True)
 class _Requirement:
-    """What decides on which executors a simulation may run, whether it bypasses the queue, and whose limits hold."""
+    """What decides on which executors a simulation may run, whether it bypasses the queue, and which limits hold.
+
+    ``devices``: names of those that it needs, so that a simulation that waits for them holds back none without.
+    """
 
     executor: str
     eligible: frozenset[str] | None
     brief: bool
     owner: WorkOwner
+    devices: frozenset[str]
 
     def executors(self, names: Iterable[str]) -> list[str]:
         """Return those of the executors on which it could run."""
@@ -55,6 +62,7 @@ class _Requirement:
         ]
 
 
+_NO_DEVICES: frozenset[str] = frozenset()
 #: Simulations that do not fit yet and are looked at, so that they are prepared by the time they fit.
 AHEAD = 32
 #: The most simulations that one decision sets aside; the rest is looked at in the next.
@@ -142,7 +150,7 @@ class AdmissionQueue:
         into the queue again. The first AHEAD of those that wait for workers are asked too, once each.
         """
         self._resume(now)
-        owners = in_use or WorkersInUse({})
+        owners = in_use or WorkersInUse(WorkLimits())
         healthy = [capacity for capacity in capacities if capacity.healthy]
         configs: Mapping[str, ExecutorConfig] = {capacity.config.name: capacity.config for capacity in healthy}
         free = {capacity.config.name: capacity.free for capacity in healthy}
@@ -162,8 +170,8 @@ class AdmissionQueue:
             # Prefer the executor that grants most of the requested workers; among equals, that with most free.
             workers = {name: configs[name].workers_for(item.requested) for name in executors}
             if not (item.brief or item.fixed):
-                workers = {name: workers_within(owners.limits, item.owner, count) for name, count in workers.items()}
-            left = None if item.brief else owners.left(item.owner)
+                workers = {name: owners.limits.within(item.owner, count, item.each) for name, count in workers.items()}
+            left = None if item.brief else owners.left(item.owner, item.each)
             if left is not None and left < min(workers.values()):
                 if item.fixed and place + 1 < len(line):
                     heappush(heads, (line[place + 1], place + 1, number, line, executors))
@@ -180,7 +188,7 @@ class AdmissionQueue:
                 else:
                     if not item.brief:
                         free[chosen] -= workers[chosen]
-                        owners.take(item.owner, workers[chosen])
+                        owners.take(item.owner, workers[chosen], item.each)
                     admitted.append((id, chosen))
             else:
                 blocked.update(executors)
@@ -213,7 +221,11 @@ class AdmissionQueue:
 
 
 def _requirement(item: QueuedSimulation) -> _Requirement:
-    return _Requirement(item.executor, item.eligible, item.brief, item.owner)
+    return _Requirement(item.executor, item.eligible, item.brief, item.owner, _devices(item.each))
+
+
+def _devices(each: WorkerResources) -> frozenset[str]:
+    return _NO_DEVICES if len(each) == len(ONE_WORKER) else frozenset(each) - {CPU, MEMORY}
 
 
 def _remove(positions: list[_Position], position: _Position) -> bool:

@@ -6,6 +6,7 @@ import msgspec
 
 from common.errors import Invalid
 from core.domain.scheduling.launches import Gang, Placement, replicas
+from core.domain.scheduling.worker_resources import ONE_WORKER, WorkerResources, resources_of_worker
 from core.domain.submissions.declared_outputs import declared_outputs
 from core.domain.submissions.stored_documents import decode_document, unreadable
 
@@ -27,6 +28,11 @@ class SubmissionSpec(msgspec.Struct, frozen=True, kw_only=True):
     def executor(self) -> str:
         """The executor that it names; empty: any."""
         return str((self.placement or {}).get("executor") or "")
+
+    @property
+    def worker_resources(self) -> WorkerResources:
+        """The resources of each worker, or replica."""
+        return resources_of_worker(msgspec.convert(self.placement, Placement)) if self.placement else ONE_WORKER
 
     def requested_workers(self, *, dry_run: bool = False) -> int | None:
         """Return the workers that it asks for; None: as many as its executor has."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from core.domain.scheduling.launches import Placement
+from core.domain.scheduling.worker_resources import CPU, resources_of_worker
 
 #: What the name of an extended resource ends with that is a GPU, as Kubernetes and Slurm name them.
 GPU = ("/gpu", "gpu")
@@ -36,7 +37,7 @@ class GrantedResources:
         """Return what workers with this placement get; what is less than a unit counts as one."""
         return cls(
             workers=workers,
-            millicores=math.ceil(round(placement.cpu * 1000, 6)),
+            millicores=resources_of_worker(placement)[CPU],
             mebibytes=math.ceil(placement.memory / (1 << 20)),
             gpus=sum(_gpus(placement.resources)),
         )

@@ -10,6 +10,7 @@ from common.errors import Invalid, NameTaken, NotPermitted, Unauthorized, Unknow
 from common.ids import new_id
 from core.domain.access.credentials import INVITATION_PREFIX, digest_of, is_well_formed, new_credential
 from core.domain.access.identities import LEGACY_USER, MEMBERS, ProjectState, check_gives, check_name
+from core.domain.access.name_patterns import ALL_NAMES, NamePatterns
 from core.domain.access.roles import AccessRole, Verb
 from core.domain.access.scopes import DEFAULT_PROJECT, NOWHERE, Caller
 from core.services.access.browser_sessions import lock_token
@@ -38,6 +39,7 @@ class NewToken:
     role: AccessRole | None = None
     verbs: Collection[Verb] | None = None
     expires_in: float | None = None
+    patterns: NamePatterns = ALL_NAMES
 
 
 class Accounts:
@@ -167,6 +169,8 @@ class Accounts:
         if asked.role not in MEMBERS:
             raise Invalid(f"The role of a token of a project is {', '.join(MEMBERS)}.")
         check_gives(caller, AccessRole(asked.role), None if asked.verbs is None else frozenset(asked.verbs))
+        if caller.patterns:
+            raise NotPermitted("This token is limited to some models or datasets: it makes no other. Use another one.")
         if (
             user is not None or caller.limited
         ):  # it would go on when its maker leaves, or when a leaked token is revoked
@@ -220,6 +224,7 @@ class Accounts:
                     "bound_to": bound_to,
                     "role": asked.role,
                     "verbs": None if asked.verbs is None else json.dumps(sorted(asked.verbs)),
+                    "patterns": asked.patterns.text,
                     "created_by": caller.user,
                     "created_at": now,
                     "expires_at": min(ends, default=None),
@@ -324,7 +329,7 @@ def check_whole(caller: Caller) -> None:
     """Raise NotPermitted for a limited token: with it, nobody gets or ends one that may do more."""
     if caller.limited:
         raise NotPermitted(
-            "This token is limited to a project, a role or verbs. Sign in as yourself for personal tokens."
+            "This token is limited to a project, a role, verbs or names. Sign in as yourself for personal tokens."
         )
 
 

@@ -15,6 +15,7 @@ import msgspec
 from common.errors import StorageFull, StoreUnavailable
 from core.domain.access.credentials import PREFIX, SESSION_PREFIX, digest_of, is_well_formed
 from core.domain.access.identities import Grant, ProjectMembership, ProjectState, UserIdentity
+from core.domain.access.name_patterns import NamePatterns
 from core.domain.access.roles import AccessRole, Verb
 from core.store import accounts as store
 from core.store.accounts import CredentialRow
@@ -95,7 +96,9 @@ def _identity(rows: Sequence[CredentialRow], *, session: bool) -> UserIdentity |
     }
     verbs = None if first.verbs is None else frozenset(msgspec.json.decode(first.verbs, type=list[Verb]))
     role = AccessRole(first.role) if first.role is not None else None
-    grant = Grant(first.bound_to, role, verbs, first.bound_state == ProjectState.CLOSED)
+    grant = Grant(
+        first.bound_to, role, verbs, first.bound_state == ProjectState.CLOSED, NamePatterns.of_text(first.patterns)
+    )
     return UserIdentity(
         user=first.user,
         operator=bool(first.operator),

@@ -30,7 +30,12 @@ class BrowserSessions:
             now = self._database.now(c)
             token = lock_token(c, identity.credential)
             ends = now + SESSION_LIFE if token.expires_at is None else min(token.expires_at, now + SESSION_LIFE)
-            limits: dict[str, object] = {"bound_to": grant.project, "role": grant.role, "verbs": verbs}
+            limits: dict[str, object] = {
+                "bound_to": grant.project,
+                "role": grant.role,
+                "verbs": verbs,
+                "patterns": grant.patterns.text,
+            }
             began_with = {"session_of": token.session_of or token.id, "name": "browser"}
             _add(c, text, identity.user, now, limits | began_with | {"expires_at": ends})
 

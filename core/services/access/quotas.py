@@ -1,12 +1,14 @@
 """Quotas: limits that operators and maintainers give, and what projects and users have of them."""
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from common.errors import UnknownUser
 from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Quota
 from core.domain.access.scopes import Caller, Scope
+from core.domain.scheduling.worker_resources import CPU
 from core.services.orphan_search import OrphanSearch
 from core.store import accounts, launches
 from core.store import quotas as store
@@ -29,6 +31,24 @@ class QuotaUse:
     limit: int | None
     used: int | None
     own: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUse:
+    """A resource that running workers have, in cores, bytes or devices: its limit and use, as of a `QuotaUse`."""
+
+    resource: str
+    limit: int | None
+    used: float | None
+    own: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenLimits:
+    """Limits that an operator or a maintainer gives: of quotas, and of resources that run, by name."""
+
+    quotas: Mapping[Quota, int]
+    resources: Mapping[str, int]
 
 
 class Quotas:
@@ -62,21 +82,39 @@ class Quotas:
             limits, _ = store.limits(c, EVERY_PROJECT)
         return [QuotaUse(quota, limits.get(quota), None, limits.get(quota)) for quota in Quota]
 
-    def limit_project(self, caller: Caller, limits: Mapping[Quota, int]) -> Sequence[QuotaUse]:
+    def resources_of(self, project: str, user: str = WHOLE_PROJECT) -> Sequence[ResourceUse]:
+        """Return what the running workers of a project, or of a user in it, have of each resource, and its limits.
+
+        Of EVERY_PROJECT: the limits alone.
+        """
+        with self._database.read() as c:
+            own, limits = store.resource_amounts(c, project, user)
+            used = _resources_in_use(c, Scope(project), user) if project else None
+        names = sorted({*limits, *(used or {})})
+        return [
+            ResourceUse(name, limits.get(name), None if used is None else used.get(name, 0), own.get(name))
+            for name in names
+        ]
+
+    def limit_project(self, caller: Caller, limits: GivenLimits) -> Sequence[QuotaUse]:
         """Replace the limits of the caller's project; for a quota without one, that of every project holds."""
-        self._database.write(lambda c: store.set_limits(c, caller.scope.owner, WHOLE_PROJECT, limits))
+        self._database.write(
+            lambda c: store.set_limits(c, caller.scope.owner, WHOLE_PROJECT, limits.quotas, limits.resources)
+        )
         return self.of_project(caller)
 
-    def limit_user(self, caller: Caller, user: str, limits: Mapping[Quota, int]) -> Sequence[QuotaUse]:
+    def limit_user(self, caller: Caller, user: str, limits: GivenLimits) -> Sequence[QuotaUse]:
         """Replace the limits of a user in the caller's project. Raise UnknownUser for no member."""
         with self._database.read() as c:
             _require_member(c, caller, user)
-        self._database.write(lambda c: store.set_limits(c, caller.scope.owner, user, limits))
+        self._database.write(lambda c: store.set_limits(c, caller.scope.owner, user, limits.quotas, limits.resources))
         return self.of_user(caller, user)
 
-    def limit_every_project(self, limits: Mapping[Quota, int]) -> Sequence[QuotaUse]:
+    def limit_every_project(self, limits: GivenLimits) -> Sequence[QuotaUse]:
         """Replace the limits of every project that has none of its own."""
-        self._database.write(lambda c: store.set_limits(c, EVERY_PROJECT, WHOLE_PROJECT, limits))
+        self._database.write(
+            lambda c: store.set_limits(c, EVERY_PROJECT, WHOLE_PROJECT, limits.quotas, limits.resources)
+        )
         return self.of_every_project()
 
     def sweep(self) -> int:
@@ -104,9 +142,18 @@ class Quotas:
 def _uses(c: Connection, scope: Scope, user: str) -> Sequence[QuotaUse]:
     own, limits = store.limits(c, scope.owner, user)
     used = store.use(c, scope.owner, user)
-    of_them = (workers for _, by, workers in launches.workers_of(c, scope) if user in {WHOLE_PROJECT, by})
+    of_them = (launch.cpu for _, by, launch in launches.workers_of(c, scope) if user in {WHOLE_PROJECT, by})
     used[Quota.RUNNING_WORKERS] = sum(of_them)
     return [QuotaUse(quota, limits.get(quota), used[quota], own.get(quota)) for quota in Quota]
+
+
+def _resources_in_use(c: Connection, scope: Scope, user: str) -> dict[str, float]:
+    used: Counter[str] = Counter()
+    for _, by, launch in launches.workers_of(c, scope):
+        if user in {WHOLE_PROJECT, by}:
+            for name, amount in launch.each.items():
+                used[name] += launch.cpu * amount
+    return {name: amount / 1000 if name == CPU else amount for name, amount in used.items()}
 
 
 def _require_member(c: Connection, caller: Caller, user: str) -> None:

@@ -33,7 +33,7 @@ from core.domain.submissions.provenance import DatasetVersion, ResolvedDataset
 from core.domain.submissions.stored_documents import decode_document
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
 from core.notifications.notifier import Notifier
-from core.services.access.shared_references import find_readable, scope_of_name
+from core.services.access.shared_references import checked_version, find_readable, scope_of_name
 from core.services.block_checksums import BlockChecksums, verified
 from core.services.datasets import catalogue, dataset_sources
 from core.services.datasets.dataset_garbage import DatasetGarbage
@@ -110,6 +110,7 @@ class Datasets:
         """Insert a version in the state `registering` and enqueue its job; return its row. Raise Invalid."""
         caller.require(Verb.UPLOAD)
         check_name(name)
+        caller.patterns.require(SharedKind.DATASETS, name)
         tags = check_tags(tags)
         self._floor.check()
         row = {
@@ -450,6 +451,7 @@ class Datasets:
             ids = store.of_name(c, caller.scope, ref) if bare else [version.id] if version is not None else []
             deleted = []
             for id in ids:
+                checked_version(c, caller, SharedKind.DATASETS, store.by_id(c, caller.scope, id))
                 row = remove(c, id)
                 if row is not None:
                     caller.require_change(row.made_by)
@@ -491,6 +493,7 @@ def _check_holder(c: Connection, caller: Caller, name: str, tag: str) -> None:
     """Raise NotPermitted for a tag on a version that is not the caller's, unless he may change everybody's."""
     if (row := store.find(c, caller.scope, f"{name}@{tag}")) is not None:
         caller.require_change(row.made_by)
+        checked_version(c, caller, SharedKind.DATASETS, row)
 
 
 def check_name(name: str) -> None:

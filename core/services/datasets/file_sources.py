@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from common.errors import Corrupt, Invalid, NotFound
 from datasets.objectstore.base import ObjectStore
-from datasets.objectstore.connections import Connection, check, find
+from datasets.objectstore.connections import Connection, check, find, serves
 from datasets.versions.manifest import ManifestEntry
 
 if TYPE_CHECKING:
@@ -30,9 +30,12 @@ class Sources:
         # Objects of the platform itself must not be reachable through a connection.
         self._own = [(store.connection, store.bucket)] if isinstance(store, HasBucket) else []
 
-    def connection(self, name: str | None, bucket: str) -> Connection:
-        """Return the connection for a bucket. Raise Invalid if it is not allowed, or unnamed and ambiguous."""
-        known = self._connections
+    def connection(self, name: str | None, bucket: str, project: str) -> Connection:
+        """Return the connection for a bucket that a project may read.
+
+        Raise Invalid if it is not allowed, or unnamed and ambiguous; a connection of other projects does not exist.
+        """
+        known = {name: each for name, each in self._connections.items() if serves(each.projects, project)}
         if name is None:
             candidates = [item for item in known.values() if not item.buckets or bucket in item.buckets]
             if len(candidates) != 1:
@@ -57,7 +60,8 @@ class Sources:
         if kind != "s3":
             raise NotFound(f"The location of the file {entry.path} is unknown.")
         name, bucket, key = location.split("/", 2)
-        connection = self.connection(name, bucket)
+        connection = find(self._connections, name)  # what a project has registered it reads, and shares
+        check(connection, bucket, own=self._own)
         return self.reader(connection).read(bucket, key, entry.etag, entry.offset + start, stop - start)
 
     def reader(self, connection: Connection) -> "BucketReader":

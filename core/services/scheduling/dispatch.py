@@ -258,7 +258,7 @@ class Dispatch:
                 else f"{simulation.id}x{simulation.attempt}x{launches.tries(c, simulation.id)}"
             )
             _, done, _ = simulations.counts(c, simulation.id)
-            resources = {"cpu": simulation.workers, "done": done, "files": files}
+            resources = {"cpu": simulation.workers, "each": dict(simulation.each), "done": done, "files": files}
             launches.add(
                 c,
                 {

@@ -14,7 +14,8 @@ from core.domain.scheduling.launches import Gang
 from core.domain.scheduling.preparation import Preparation
 from core.domain.scheduling.reservations import IN_USE, Reservation
 from core.domain.scheduling.states import LIVE, State
-from core.domain.scheduling.worker_limits import NO_OWNER, Limits, WorkersInUse, WorkOwner, workers_within
+from core.domain.scheduling.worker_limits import NO_OWNER, WorkersInUse, WorkLimits, WorkOwner
+from core.domain.scheduling.worker_resources import ONE_WORKER, WorkerResources
 from core.domain.submissions.packed_files import PackedFiles, packed_files_of
 from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.submission_spec import SubmissionSpec, spec_of
@@ -43,6 +44,7 @@ class ActiveSimulation:
     stored_provenance: str
     stored_spec: str
     owner: WorkOwner
+    each: WorkerResources  # of one worker
     stored_files: str | None
     outcome: State | None = None  # the state in which it ends, once that is decided
     staging_failures: int = 0  # in a row, because a store did not answer; then it is staged, whatever is ready
@@ -100,6 +102,7 @@ class LiveLaunch:
     reservation: Reservation = Reservation.HELD
     submitted_at: float = 0.0  # its simulation
     owner: WorkOwner = NO_OWNER  # of its simulation
+    each: WorkerResources = field(default_factory=lambda: ONE_WORKER)  # of one worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +120,19 @@ class Snapshot:
     claimed: frozenset[str]
     launches: tuple[LiveLaunch, ...]
     drained: frozenset[str] = frozenset()
-    limits: Limits = field(default_factory=dict)
+    limits: WorkLimits = field(default_factory=WorkLimits)
 
     def workers_in_use(self, finished: Collection[str] = ()) -> WorkersInUse:
         """Return the workers that owners have, on all executors; ``finished``: as for `in_use`."""
         if not self.limits:
-            return WorkersInUse({})
+            return WorkersInUse(self.limits)
         launched = [
-            (launch.owner, launch.workers)
+            (launch.owner, launch.workers, launch.each)
             for launch in self.launches
             if launch.reservation in IN_USE and launch.simulation not in finished
         ]
         return WorkersInUse(
-            self.limits, [*launched, *((each.owner, each.workers) for each in self._waiting_launches())]
+            self.limits, [*launched, *((one.owner, one.workers, one.each) for one in self._waiting_launches())]
         )
 
     @property
@@ -175,7 +178,7 @@ class SnapshotReader:
         self._active: dict[str, ActiveSimulation] = {}
         self._verify_at = float("-inf")
         self._covered: set[int] = set()
-        self._limits: Limits = {}
+        self._limits = WorkLimits()
 
     def reset(self) -> None:
         """Forget everything: another process has emptied the log meanwhile."""
@@ -240,7 +243,8 @@ class SnapshotReader:
                 simulation=row.simulation_id,
                 attempt=row.attempt,
                 executor=row.executor,
-                workers=_launched_workers(row),
+                workers=(launched := _resources_of(row)).cpu,
+                each=launched.each,
                 state=State(row.simulation_state),
                 age=now - row.created_at,
                 ending=not row.accepts_results,
@@ -283,6 +287,7 @@ class SnapshotReader:
             prepared=row.preparation == Preparation.DONE,
             owner=WorkOwner(row.project, row.submitted_by),
             fixed=spec.gang is not None,
+            each=spec.worker_resources,
         )
 
     def _active_simulation(self, row: simulations.SimulationRow) -> ActiveSimulation:
@@ -291,7 +296,7 @@ class SnapshotReader:
         executor = row.executor or ""
         if State(row.state) is State.QUEUED or executor not in self._executor_configs:
             executor = ""
-        owner = WorkOwner(row.project, row.submitted_by)
+        owner, each = WorkOwner(row.project, row.submitted_by), spec.worker_resources
         workers = self._executor_configs[executor].workers_for(requested) if executor else 1
         return ActiveSimulation(
             id=row.id,
@@ -299,13 +304,14 @@ class SnapshotReader:
             attempt=row.attempt,
             executor=executor,
             requested=requested,
-            workers=workers if spec.gang is not None else workers_within(self._limits, owner, workers),
+            workers=workers if spec.gang is not None else self._limits.within(owner, workers, each),
             submitted_at=row.created_at,
             started_at=row.started_at,
             eligible=self._eligibility.executors(spec.placement or {}, spec.gang),
             stored_provenance=row.provenance,
             stored_spec=row.spec,
             owner=owner,
+            each=each,
             stored_files=row.bundle,
             outcome=State(row.outcome) if row.outcome else None,
             staging_failures=row.staging_failures,
@@ -321,12 +327,12 @@ def _readable_spec(text: str) -> SubmissionSpec:
         return SubmissionSpec()
 
 
-def _launched_workers(row: launches.LaunchRow) -> int:
-    """Return the workers of a launch; 1 if its row cannot be read: it has at least one."""
+def _resources_of(row: launches.LaunchRow) -> launches.LaunchedResources:
+    """Return the resources of a launch; if its row cannot be read, one worker."""
     try:
-        return row.workers
+        return row.launched
     except UnreadableRow:
-        return 1
+        return launches.LaunchedResources()
 
 
 def _pages(ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -106,7 +106,7 @@ class NewSimulations:
             stage=stage,
             total=total,
             model_import=wanted,
-            logged_to=self._imports.origins.run_server(submission, resolved.model),
+            logged_to=self._imports.origins.run_server(caller.scope.owner, submission, resolved.model),
         )
 
     def _import_of(self, caller: Caller, submission: Submission) -> dict[str, str] | None:

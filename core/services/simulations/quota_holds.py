@@ -15,18 +15,20 @@ from core.store.simulations import SimulationRow
 
 
 def quota_holds(c: Connection, rows: Sequence[SimulationRow]) -> dict[str, str | None]:
-    """Return why a limit of workers holds those of these simulations that are queued, by id; None: no limit does."""
+    """Return why a limit of what runs holds those of these simulations that are queued, by id; None: no limit does."""
     if not (limits := quotas.worker_limits(c)):
         return {}
     queued = [row for row in rows if row.state == State.QUEUED]
     holds: dict[str, str | None] = {}
     for project in {row.project for row in queued}:
         launched = launches.workers_of(c, Scope(project))
-        in_use = WorkersInUse(limits, [(WorkOwner(of, user), workers) for of, user, workers in launched])
+        used = ((WorkOwner(of, user), launch.cpu, launch.each) for of, user, launch in launched)
+        in_use = WorkersInUse(limits, used)
         for row in queued:
             if row.project == project and not row.dry_run:
                 with suppress(UnreadableRow):  # it says so itself
-                    gang = spec_of(row.spec).gang
-                    least = replicas(gang) if gang else 1
-                    holds[row.id] = in_use.why_held(WorkOwner(project, row.submitted_by), least)
+                    spec = spec_of(row.spec)
+                    least = replicas(spec.gang) if spec.gang else 1
+                    owner = WorkOwner(project, row.submitted_by)
+                    holds[row.id] = in_use.why_held(owner, least, spec.worker_resources)
     return holds

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from common.downloads import Download
 from common.errors import Gone, NotFinished, NotFound, UnknownArtifact, UnreadableRow
 from core.domain.access.scopes import Caller
+from core.domain.access.shared_kinds import SharedKind
 from core.domain.results import archive as zip
 from core.domain.results.indented_json import indented
 from core.domain.results.result_selection import ALL, Selection
@@ -22,6 +23,7 @@ from core.notifications.change_notifier import Waiters
 from core.services.event_streams import EventLog
 from core.services.simulations.archive_extras import ArchiveDescription, ArchiveExtra, ArchiveExtras
 from core.services.simulations.inheritance import Inheritance, inherit
+from core.services.uploads.shipped_models import shipped
 from core.store import results as store
 from core.store import simulations
 from core.store.database import Connection, Database
@@ -271,10 +273,13 @@ class Results:
     def archive(self, caller: Caller, id: str, *, model: bool = True) -> Download:
         """Return a zip of all results, with the model unless told otherwise.
 
-        Its length and ETag are known in advance, and any range can be requested.
+        Its length and ETag are known in advance, and any range can be requested. Raise NotPermitted if the caller's
+        token is for other models.
         """
         with self._database.read() as c:
             row = simulations.find(c, caller.reading, id)
+        if model and row.model and row.model not in shipped():
+            caller.patterns.require(SharedKind.MODELS, row.model)
         if State(row.state) not in FINAL or row.summary is None:
             raise NotFinished("The archive is available once the simulation has ended.")
         summary = load_document(row.summary)

@@ -56,13 +56,13 @@ class RunLogging:
         try:
             if not run:
                 raise OriginRefused("its model has no run")
-            server = self._origins.server(waiting.connection)
+            server = self._origins.server(row.project, waiting.connection)
             if not server.log_results:
                 raise OriginRefused("the operator does not allow it any more (`log_results`)")
             metrics = metrics_of(row.dataset, load_document(row.summary))
             address = server.platform_url.rstrip("/")
             tags = tags_of(claim.id, row.state, address, trusted=provenance.play.trusted)
-            self._origins.mlflow(waiting.connection).log_batch(run, metrics, tags, row.ended_at)
+            self._origins.mlflow(row.project, waiting.connection).log_batch(run, metrics, tags, row.ended_at)
         except Exception as error:
             exhausted = now - row.ended_at > JOB.retry.patience
             failure = JOB.failure_of(error, failures=waiting.failures, exhausted=exhausted)

@@ -11,7 +11,8 @@ from core.domain.access.quotas import Quota
 from core.domain.access.scopes import Caller
 from core.domain.scheduling.launches import Placement
 from core.domain.scheduling.launches import replicas as replicas_of
-from core.domain.scheduling.worker_limits import WorkOwner, workers_within
+from core.domain.scheduling.worker_limits import WorkOwner
+from core.domain.scheduling.worker_resources import resources_of_worker
 from core.domain.submissions.submission import Submission
 from core.domain.usage.granted_resources import GrantedResources
 from core.domain.usage.usage_sums import Prices, UsedResources
@@ -108,7 +109,8 @@ class Estimates:
         workers = max(config.workers_for(requested) for config in candidates)
         with self._database.read() as c:
             limits = quota_store.worker_limits(c)
-        workers = workers_within(limits, WorkOwner(caller.scope.owner, caller.name), workers)
+        owner = WorkOwner(caller.scope.owner, caller.name)
+        workers = limits.within(owner, workers, resources_of_worker(placement))
         return GrantedResources.of_placement(workers, placement)
 
     def _basis(self, caller: Caller, resolved: Resolved) -> tuple[BasisKind, TaskCosts | None]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from common.ages import is_old_enough
 from common.backoff import RetryPolicy
 from common.errors import (
+    Invalid,
     OriginChanged,
     OriginFailed,
     OriginRefused,
@@ -20,6 +21,7 @@ from common.errors import (
 from common.ids import new_id
 from core.domain.access.roles import Verb
 from core.domain.access.scopes import PLATFORM, Caller, Scope, work_of
+from core.domain.access.shared_kinds import SharedKind
 from core.domain.scheduling.states import State
 from core.domain.submissions.listing import search_text
 from core.domain.submissions.provenance import provenance_of
@@ -42,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 #: Attempts in a row that end without an answer, not even a failure, after which an import fails.
 ATTEMPTS = 200
+#: Option of an import with the name of its model.
+NAME_OPTION = "name"
 #: Seconds between two reports of progress.
 PROGRESS_INTERVAL = 0.5
 JOB = ClaimedJob(
@@ -102,7 +106,11 @@ class ModelImports:
     ) -> dict[str, str]:
         """Return the row of a new import; raise Invalid for a reference that may not be read here, and for its tags."""
         caller.require(Verb.UPLOAD)  # also for a simulation whose model is named by a reference
-        _, name = self.origins.check(reference, connection)
+        if SharedKind.MODELS in caller.patterns.by_kind:  # the job that reads it has no token
+            if not isinstance(named := options.get(NAME_OPTION), str):
+                raise Invalid("`name`: name the model, because your token is limited to some models.")
+            caller.patterns.require(SharedKind.MODELS, named)
+        _, name = self.origins.check(caller.scope.owner, reference, connection)
         check_tags(tags or ())
         given = {key: value for key, value in {**options, "tags": tags}.items() if value is not None}
         return {
@@ -175,7 +183,7 @@ class ModelImports:
         """Read the model and store it by its digest."""
         self._say(row, claim, done=0, total=None)
         options = decode_document(row.options, Properties)
-        opened = self.origins.open(row.reference, row.connection)
+        opened = self.origins.open(row.project, row.reference, row.connection)
         if opened.size is not None:
             self._models.check_size(opened.size)
         at = datetime.now(UTC).isoformat(timespec="seconds")

@@ -36,46 +36,50 @@ class ModelOrigins:
         self._largest = largest
         self._clients: dict[str, MlflowClient] = {}
 
-    def check(self, text: str, connection: str | None) -> tuple[Reference, str]:
-        """Return a reference, and the connection by which it is read; raise Invalid if it may not be read.
+    def check(self, project: str, text: str, connection: str | None) -> tuple[Reference, str]:
+        """Return a reference, and the connection by which a project reads it; raise Invalid if it may not be read.
 
         Asks no origin: whether the model exists is found out by the import.
         """
         reference = model_references.parse(text)
         match reference:
             case BucketObject():
-                return reference, self._sources.connection(connection, reference.bucket).name
+                return reference, self._sources.connection(connection, reference.bucket, project).name
             case Address():
                 if connection is not None:
                     raise Invalid("An address has no `connection`: the operator allows it by its origin.")
-                self._web.check(reference.url)
+                self._web.check(reference.url, project)
                 return reference, ""
-        return reference, self._config.server(connection).name
+        return reference, self.server(project, connection).name
 
-    def open(self, text: str, connection: str) -> OpenedModel:
-        """Open a model at its origin, as it is now.
+    def open(self, project: str, text: str, connection: str) -> OpenedModel:
+        """Open a model at its origin for a project, as it is now.
 
         Raise OriginRefused if it is not there or may not be read, OriginFailed while its origin does not answer.
         """
-        reference, connection = self.check(text, connection or None)
+        reference, connection = self.check(project, text, connection or None)
         match reference:
             case BucketObject():
-                return self._object(reference, connection)
+                return self._object(project, reference, connection)
             case Address():
-                return self._web.open(reference.url)
-        return self._logged(reference, self.mlflow(connection))
+                return self._web.open(reference.url, project)
+        return self._logged(project, reference, self.mlflow(project, connection))
 
-    def server(self, name: str) -> MlflowServer:
-        """Return an MLflow server as the operator configured it; raise Invalid if there is none with this name."""
-        return self._config.server(name)
+    def server(self, project: str, name: str | None) -> MlflowServer:
+        """Return an MLflow server as the operator configured it for a project, the only one if none is named.
 
-    def mlflow(self, name: str) -> MlflowClient:
+        Raise Invalid if the project may use none with this name.
+        """
+        return self._config.of_project(project).server(name)
+
+    def mlflow(self, project: str, name: str) -> MlflowClient:
         """Return the client of an MLflow server, which keeps its HTTP connections open; raise Invalid."""
+        server = self.server(project, name)
         if (client := self._clients.get(name)) is None:
-            client = self._clients[name] = MlflowClient(self._config.server(name))
+            client = self._clients[name] = MlflowClient(server)
         return client
 
-    def run_server(self, submission: Submission, model: Model | None) -> str | None:
+    def run_server(self, project: str, submission: Submission, model: Model | None) -> str | None:
         """Return the name of the MLflow server that a submission's results go to; None if it does not ask for that.
 
         Raise Invalid if the model cannot have a run, or the operator does not allow it.
@@ -84,7 +88,7 @@ class ModelOrigins:
             return None
         name = None
         if submission.model_reference is not None:
-            reference, connection = self.check(submission.model_reference, submission.connection)
+            reference, connection = self.check(project, submission.model_reference, submission.connection)
             if isinstance(reference, RegisteredModel | LoggedModel | RunModel):
                 name = connection
         elif model is not None and model.source is not None and model.source.get("run_id"):
@@ -93,30 +97,32 @@ class ModelOrigins:
             raise Invalid(
                 "`log_to_run` is for models of MLflow: name it by `models:/name/version` or `runs:/run/path`."
             )
-        if not self.server(name).log_results:
+        if not self.server(project, name).log_results:
             raise Invalid(
                 f"The operator does not allow results to be logged to the MLflow server {name}: `log_results` in"
                 " connections.json (docs/model-references.md)."
             )
         return name
 
-    def _object(self, reference: BucketObject, connection: str) -> OpenedModel:
+    def _object(self, project: str, reference: BucketObject, connection: str) -> OpenedModel:
         bucket, key = reference.bucket, reference.key
-        reader = self._sources.reader(self._sources.connection(connection, bucket))
+        reader = self._sources.reader(self._sources.connection(connection, bucket, project))
         found = reader.find(bucket, key)
         resolved = {"uri": f"s3://{bucket}/{key}", "etag": found.etag, "size": found.size}
         chunks = reader.read(bucket, key, found.etag)  # the bytes of this version, also if the download is resumed
         return OpenedModel(filename=reference.name, chunks=chunks, size=found.size, resolved=resolved)
 
-    def _logged(self, reference: RegisteredModel | LoggedModel | RunModel, client: MlflowClient) -> OpenedModel:
+    def _logged(
+        self, project: str, reference: RegisteredModel | LoggedModel | RunModel, client: MlflowClient
+    ) -> OpenedModel:
         found = client.find(reference)
-        opened = artifacts.open_model(self._folder(found.uri, client), found, self._scratch, self._largest)
+        opened = artifacts.open_model(self._folder(project, found.uri, client), found, self._scratch, self._largest)
         if found.file:
             return opened
         suffix = opened.filename.rpartition(".")[2]
         return replace(opened, filename=f"{reference.name}.{suffix}")  # rather than `model` for every model
 
-    def _folder(self, uri: str, client: MlflowClient) -> Folder:
+    def _folder(self, project: str, uri: str, client: MlflowClient) -> Folder:
         """Return the folder of artifacts at an address that an MLflow server names, which may be any text."""
         parts = urlsplit(uri)
         try:
@@ -124,7 +130,9 @@ class ModelOrigins:
                 return ServedFolder(client, parts.path)
             if parts.scheme == "s3":
                 bucket, prefix = split(uri)
-                return BucketFolder(self._sources.reader(self._sources.connection(None, bucket)), bucket, prefix)
+                return BucketFolder(
+                    self._sources.reader(self._sources.connection(None, bucket, project)), bucket, prefix
+                )
         except Invalid as error:
             raise OriginRefused(f"The artifacts at {uri[:200]} cannot be read: {error.detail}") from None
         raise OriginRefused(

@@ -23,6 +23,7 @@ from common.errors import (
 )
 from common.version import VERSION
 from core.domain.access.scopes import Caller
+from core.domain.access.shared_kinds import SharedKind
 from core.domain.scheduling.communications import mpi
 from core.domain.scheduling.eligibility import Eligibility
 from core.domain.scheduling.launches import PACKAGED, Gang
@@ -111,6 +112,7 @@ class Resolver:
             runtime, model = self._choose(caller, submission, model, dataset)
         plan = self._plan(submission, dataset)
         _check_outputs(submission, TaskPlan(plan).count)
+        _check_names_of_outputs(caller, submission)
         unattended = submission.gang is not None and not msgspec.convert(submission.gang, Gang).attended
         if unattended and TaskPlan(plan).count != 1:
             raise Invalid("A gang of an operator, or with an image of its own, runs its command once: submit one task.")
@@ -357,6 +359,16 @@ class Resolver:
         )
         lock = self._models.lock(model) if dependencies is not None else None
         return described if lock is None else with_lock(described, lock)  # else staging resolves it
+
+
+def _check_names_of_outputs(caller: Caller, submission: Submission) -> None:
+    """Raise NotPermitted for what the caller's token may not make: a job makes it later, without that token."""
+    for name, output in declared_outputs(submission.outputs).items() if caller.patterns else ():
+        kind = SharedKind.MODELS if output.kind == "model" else SharedKind.DATASETS
+        if kind in caller.patterns.by_kind:
+            if output.name is None:
+                raise Invalid(f"`outputs.{name}.name`: name it, because your token is limited to some {kind.value}.")
+            caller.patterns.require(kind, output.name)
 
 
 def _check_outputs(submission: Submission, tasks: int) -> None:

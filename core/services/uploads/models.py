@@ -32,7 +32,7 @@ from core.domain.access.shared_kinds import SharedKind
 from core.domain.submissions.records import Model
 from core.domain.submissions.stored_documents import load_document
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
-from core.services.access.shared_references import find_readable
+from core.services.access.shared_references import checked_version, find_readable
 from core.services.block_checksums import BlockChecksums, verified
 from core.services.orphan_search import OrphanSearch
 from core.services.uploads import shipped_models
@@ -133,6 +133,8 @@ class Models:
             )
         if name in shipped_models.shipped():
             raise ShippedModel(f"{name!r} is the name of a model that ships with the platform. Use another name.")
+        if name is not None:
+            caller.patterns.require(SharedKind.MODELS, name)
         self._scratch.mkdir(parents=True, exist_ok=True)
         draft = self._scratch / secrets.token_hex(8)
         hasher = hashlib.sha256()
@@ -157,6 +159,7 @@ class Models:
                 declaration = declared(draft, format, largest=unpacked)
             if name is None:
                 name = name_of(filename, actual)
+                caller.patterns.require(SharedKind.MODELS, name)
             values = {"name": name, "digest": actual, "format": format, "size": size, "runtime": runtime}
             values["filename"] = filename and filename[:255]
             values["dependencies"] = json.dumps(dependencies_document(declaration)) if declaration is not None else None
@@ -210,7 +213,7 @@ class Models:
             if shipped is None:
                 row = find_readable(c, caller, SharedKind.MODELS, ref, store.find)
             else:
-                row = store.find(c, caller.scope, ref)
+                row = checked_version(c, caller, SharedKind.MODELS, store.find(c, caller.scope, ref))
             tags = store.tags.of_versions(c, Scope(row.project), [row.id]) if row is not None else {}
         if row is not None and "@sha256:" not in ref:
             return _record(row, tags, caller)
@@ -306,6 +309,7 @@ class Models:
             if row is None or row.name != name or not store.hold_version(c, caller.scope, row.id):
                 return None
             caller.require_change(row.made_by)
+            checked_version(c, caller, SharedKind.MODELS, row)
             _check_holder(c, caller, name, tag)
             store.tags.put(c, caller.scope, name, tag, row.id)
             return str(row.id)
@@ -333,6 +337,7 @@ class Models:
         """
         with self._database.read() as c:
             row = store.find(c, caller.scope, local_reference(ref, caller.scope.project))
+            checked_version(c, caller, SharedKind.MODELS, row)
             shared = None if row is not None else find_readable(c, caller, SharedKind.MODELS, ref, store.find)
         if row is None:
             if shared is not None:
@@ -447,6 +452,7 @@ def _check_holder(c: Connection, caller: Caller, name: str, tag: str) -> None:
     """Raise NotPermitted for a tag on a version that is not the caller's, unless he may change everybody's."""
     if (row := store.find(c, caller.scope, f"{name}@{tag}")) is not None:
         caller.require_change(row.made_by)
+        checked_version(c, caller, SharedKind.MODELS, row)
 
 
 def name_of(filename: str | None, digest: str) -> str:

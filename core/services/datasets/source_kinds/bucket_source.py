@@ -35,13 +35,13 @@ class BucketSource(SourceKind, frozen=True):
         """Check the URL, and that a connection allows the bucket."""
         url, chosen = msgspec.convert((request["s3"], request.get("connection")), tuple[str, str | None])
         bucket, prefix = split(url)
-        connection = sources.connection(chosen, bucket)
+        connection = sources.connection(chosen, bucket, caller.scope.owner)
         return cls(f"s3://{bucket}/{prefix}", connection.name)
 
     def entries(self, access: SourceAccess) -> Iterator[ManifestEntry]:
         """List a bucket and read the objects that changed since the previous version: a merge of two sorted streams."""
         bucket, prefix = split(self.s3)
-        connection = access.sources.connection(self.connection, bucket)
+        connection = access.sources.connection(self.connection, bucket, access.row.project)
         reader = access.sources.reader(connection)
         with access.version.database.read() as c:
             previous = store.before(c, access.row)

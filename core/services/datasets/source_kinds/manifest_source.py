@@ -151,7 +151,7 @@ def _located_entry(
 ) -> ManifestEntry:
     """Return the entry of a file in a bucket. Raise Invalid unless size and digest are as in the manifest."""
     bucket, key = split(source)
-    source_connection = access.sources.connection(connection, bucket)
+    source_connection = access.sources.connection(connection, bucket, access.row.project)
     reader = access.sources.reader(source_connection)
     listed = next(reader.listing(bucket, key), None)  # the first key with this prefix is the key itself
     if listed is None or (listed.key, listed.size) != (key, size):

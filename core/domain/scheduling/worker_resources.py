@@ -1,0 +1,21 @@
+"""Worker resources: what one worker of a launch is granted, in whole numbers by name."""
+
+import math
+from collections.abc import Mapping
+
+from core.domain.scheduling.launches import Placement
+
+#: What one worker, or one replica of a gang, has: thousandths of a core, bytes of memory, and devices by their names.
+WorkerResources = Mapping[str, int]
+#: Names of what each worker has, as in a placement; other names are of devices.
+CPU, MEMORY = "cpu", "memory"
+
+
+def resources_of_worker(placement: Placement) -> dict[str, int]:
+    """Return what each worker with this placement has; no device is called like a core or memory."""
+    devices = {name: int(amount) for name, amount in placement.resources.items() if str(amount).isdecimal()}
+    return devices | {CPU: math.ceil(round(placement.cpu * 1000, 6)), MEMORY: placement.memory}
+
+
+#: Resources of a worker whose submission says nothing about them.
+ONE_WORKER: WorkerResources = resources_of_worker(Placement())
