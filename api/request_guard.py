@@ -106,6 +106,9 @@ _BEGINNING_LINES = re.compile(
     r"passkey/question|devices|devices/tokens|providers/[a-z0-9-]{1,40}(?:/answer)?)"
 )
 
+#: The request by which a browser comes back from a provider; the session that it may have has no part in it.
+_RETURN_LINE = re.compile(r"POST /v1/sign-in/providers/[a-z0-9-]{1,40}/answer")
+
 
 def _is_legacy(environ: "WSGIEnvironment") -> bool:
     return environ["REQUEST_METHOD"] == "POST" and environ.get("PATH_INFO") in LEGACY_PATHS
@@ -122,7 +125,8 @@ def _let_in(environ: "WSGIEnvironment", identification: Identification, *, io: b
         if known is None and not io:
             return None
         [identity] = known if known is not None else (identification.identify(environ),)
-        if identity is None and _BEGINNING_LINES.fullmatch(_line(environ)):  # a cookie may have expired
+        line = _line(environ)
+        if _RETURN_LINE.fullmatch(line) or (identity is None and _BEGINNING_LINES.fullmatch(line)):  # expired cookies
             identity = None if (sent := credential_of(environ)).bearer and sent.value else ANYBODY
         if identity is None and identification.accounts and _is_legacy(environ) and not credential_of(environ).value:
             identity = identification.legacy()

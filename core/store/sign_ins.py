@@ -197,6 +197,7 @@ def drop_provided_user(c: Connection, user: str, provider: str) -> bool:
     c.execute(delete(members).where(members.c.user == user, members.c.given_by == provider))
     by_it = and_(users.c.name == user, users.c.operator_by == provider)
     c.execute(update(users).where(by_it).values(operator=0, operator_by=None))
+    set_away(c, user, None)  # if that provider did not stand for him, nothing would ever bring him back
     return True
 
 

@@ -236,6 +236,28 @@ def test_a_signed_in_user_gets_another_way_and_parts_from_it(company: Company) -
     assert company.roles(browser) == {}
 
 
+def test_a_session_that_comes_back_from_a_provider_of_the_same_site_is_in_nobodys_way(company: Company) -> None:
+    company.provider.people({"a1": ADA})
+    browser, *_ = company.enter("a1")
+    back = sign_in_at(company.begin(browser, {"next": "/models"}), "a1")
+    del browser.environ_base["HTTP_ORIGIN"]  # a link has none, and the browser sends its cookies to a page of its site
+    ended = browser.get(f"{urlsplit(back).path}?{urlsplit(back).query}")
+    assert ended.status_code == 200 and "url=/models" in ended.text, ended.text
+
+
+def test_who_is_parted_from_a_provider_that_does_not_stand_for_him_comes_back_by_his_own_ways(company: Company) -> None:
+    company.provider.people({"a1": ADA})
+    browser, *_ = company.enter("a1")
+    company.provider.people({})
+    read_an_hour_later(company)
+    forget_outcomes(company)
+    assert browser.get("/v1/session").status_code == 401
+    path = "/v1/users/ada-lovelace/providers/company"
+    assert company.browser().delete(path, headers=OPERATING).status_code == 204
+    forget_outcomes(company)
+    assert browser.get("/v1/session").json["projects"] == []
+
+
 def test_what_is_kept_of_a_person_is_sealed(company: Company) -> None:
     company.provider.people({"a1": ADA})
     company.enter("a1")

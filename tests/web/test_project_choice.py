@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import httpx
 from flask.testing import FlaskClient
-from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, expect
 
 from core.services.platform import Platform
 from core.settings import Settings
@@ -109,10 +109,15 @@ def test_each_request_of_a_page_names_its_project(team: Team, page: Page) -> Non
 
 
 def test_a_file_is_uploaded_to_the_project_of_the_tab(team: Team, page: Page) -> None:
-    team.sign_in(page, "ada", "/submit?project=blue")
+    team.sign_in(page, "ada", "/simulations?project=blue")
+    held: list[Route] = []
+    page.route("**/static/upload.js*", lambda route: held.append(route))  # the file is chosen before the script comes
+    page.goto(f"{team.origin}/submit?project=blue", wait_until="commit")
     page.locator("model-upload input[type=file]").set_input_files(
         {"name": "brake.py", "mimeType": "text/x-python", "buffer": MODEL}
     )
+    for route in held:
+        route.continue_()
     expect(page.locator("model-upload")).to_contain_text("brake, version")
     assert team.ask("ada", "GET", "/v1/models/brake", "blue").status_code == 200
     assert team.ask("ada", "GET", "/v1/models/brake", "red").status_code == 404

@@ -20,9 +20,9 @@ class DatasetUpload extends HTMLElement {
     this.generate = this.querySelector("[data-generate]");
     this.files = [];
     this.addresses = new Map(); // of files that are sent: after a refusal they are not sent again
-    for (const input of this.querySelectorAll("input[type=file]")) {
-      input.addEventListener("change", () => this.choose([...input.files].map((file) => [pathOf(file), file])));
-    }
+    const inputs = [...this.querySelectorAll("input[type=file]")];
+    const choices = (input) => [...input.files].map((file) => [pathOf(file), file]);
+    for (const input of inputs) input.addEventListener("change", () => this.choose(choices(input)));
     takeDrops(this, (data) =>
       dropped(data).then((files) => this.choose(files), () => this.say("A folder cannot be read.", true)),
     );
@@ -35,7 +35,7 @@ class DatasetUpload extends HTMLElement {
       event.preventDefault();
       this.send();
     });
-    this.choose([]);
+    this.choose(inputs.map(choices).find((files) => files.length) ?? []); // perhaps chosen before this script had come
   }
 
   /** Show which files are sent, and what is said of maps. */

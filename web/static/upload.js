@@ -15,6 +15,7 @@ class ModelUpload extends HTMLElement {
     this.stop = button("Cancel the upload", () => this.cancel());
     this.append(this.bar, this.text, element("p", { class: "actions" }, this.pause, this.stop));
     this.show({});
+    if (this.input.files[0]) this.begin(this.input.files[0]); // it was chosen before this script had come
   }
 
   /** Send a file; an upload of the same file that was interrupted is continued. */

@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+from functools import partial
 from urllib.parse import urlsplit
 
 import click
@@ -56,7 +57,7 @@ def command(url: str | None, user: str | None, with_token: bool, selected: str |
     if user is not None:
         token = str(redeem(address, user, ask_secret("Invitation"), socket.gethostname()[:100]).token)
     elif not with_token and sys.stdin.isatty() and offers_codes(address):
-        token = sign_in_by_code(address, f"windtunnel on {socket.gethostname()}"[:100], _show_code)
+        token = sign_in_by_code(address, f"windtunnel on {socket.gethostname()}"[:100], partial(_show_code, address))
     else:
         token = _typed_token(address)
     who = _identity(address, token)
@@ -65,11 +66,15 @@ def command(url: str | None, user: str | None, with_token: bool, selected: str |
         _select_project(name, project)
 
 
-def _show_code(codes: DeviceCodes) -> None:
-    """Show where the code is entered; a browser of this machine opens the page, where there is one."""
-    click.echo(f"Open {codes.verification_uri_complete} and approve the code {codes.user_code}.", err=True)
+def _show_code(address: str, codes: DeviceCodes) -> None:
+    """Show where the code is entered; a browser of this machine opens the page, where there is one.
+
+    The address is the one that this machine knows: the platform's own may have another scheme, behind an ingress.
+    """
+    page = f"{address}/device?code={codes.user_code}"
+    click.echo(f"Open {page} and approve the code {codes.user_code}.", err=True)
     if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform == "darwin":
-        click.launch(codes.verification_uri_complete)
+        click.launch(page)
     click.echo("Waiting for it ... (Ctrl-C ends)", err=True)
 
 

@@ -1,5 +1,6 @@
 """Sign-ins: a person shows who he is, by a password, a passkey or an invitation, and a session begins."""
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class SignIns:
     ) -> None:
         self._database = database
         self._passwords = passwords
-        self._attempts = PasswordAttempts()
+        self._attempts, self._counting = PasswordAttempts(), threading.Lock()
         self._clock = clock
 
     def by_password(self, user: str, password: str, browser: str) -> OpenedSession:
@@ -70,11 +71,14 @@ class SignIns:
         with self._database.read() as c:
             stored = store.password(c, user)
             known = digest if digest and store.knows_browser(c, digest, user) else ""
-        if wait := self._attempts.begin(user, known, self._clock()):
+        with self._counting:
+            wait = self._attempts.begin(user, known, self._clock())
+        if wait:
             raise TooManyPasswords(retry_after=int(wait) + 1)
         if not self._passwords.is_right(stored, password):
             raise Unauthorized(_WRONG)
-        self._attempts.succeed(user, known)
+        with self._counting:
+            self._attempts.succeed(user, known)
         kept = "" if known else new_credential(BROWSER_PREFIX)
         renewed = self._passwords.hash(password) if stored and self._passwords.is_outdated(stored) else None
 
