@@ -6,12 +6,12 @@ A refused request takes nothing from its bucket, so that the seconds of a refusa
 import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from api.identification import identity_of, project_of
 from common.errors import PlatformError, TooManyRequests
+from common.rate_buckets import RateBuckets
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -23,29 +23,6 @@ MOST_BUCKETS = 10_000
 _PROJECT_PATH = re.compile(r"/v1/projects/([^/]+)")
 
 
-class RateBuckets:
-    """A bucket for each payer: ``burst`` requests at once, and ``rate`` a second. Times in seconds, monotonic."""
-
-    def __init__(self, rate: float, burst: int) -> None:
-        self._interval = 1.0 / rate
-        self._slack = (max(1, burst) - 1) * self._interval
-        self._full_at: OrderedDict[str, float] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._full_at)
-
-    def take(self, payer: str, now: float) -> float:
-        """Count a request and return 0; or count nothing, and return the seconds after which there is room for it."""
-        full_at = max(now, self._full_at.get(payer, now))
-        if (excess := full_at - now - self._slack) > 1e-9:  # a rounding error is no request
-            return excess
-        self._full_at[payer] = full_at + self._interval
-        self._full_at.move_to_end(payer)
-        if len(self._full_at) > MOST_BUCKETS:
-            self._full_at.popitem(last=False)
-        return 0.0
-
-
 class RequestRates:
     """The rates of a process. ``rate``: requests a second of a project; 0: no limit. ``clock``: monotonic, seconds."""
 
@@ -53,7 +30,7 @@ class RequestRates:
         self._rate = rate
         self._clock = clock
         self._lock = threading.Lock()
-        self._buckets = RateBuckets(rate, burst) if rate else None
+        self._buckets = RateBuckets(rate, burst, MOST_BUCKETS) if rate else None
 
     def check(self, environ: "WSGIEnvironment") -> PlatformError | None:
         """Count a request that was let in, once; return the error that refuses it, None if there is room."""

@@ -48,4 +48,4 @@ def test_memory_is_bounded() -> None:
     attempts = PasswordAttempts()
     for number in range(MOST_BUCKETS + 100):
         attempts.begin(f"user-{number}", "", 0.0)
-    assert len(attempts._empty_at) == MOST_BUCKETS
+    assert len(attempts) == MOST_BUCKETS

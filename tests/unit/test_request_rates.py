@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.identification import ANYBODY, IDENTITY, PROJECT
-from api.request_rates import MOST_BUCKETS, RateBuckets, RequestRates, payer_of
+from api.request_rates import MOST_BUCKETS, RequestRates, payer_of
 from common.errors import TooManyRequests
+from common.rate_buckets import RateBuckets
 from core.domain.access.identities import ProjectMembership, UserIdentity
 from core.domain.access.roles import AccessRole
 
@@ -27,7 +28,7 @@ def environ_of(user: str, *projects: str, path: str = "/v1/models", named: str |
 def test_no_more_than_a_burst_and_the_rate_is_served_and_after_its_seconds_a_request_is(
     rate: float, burst: int, pauses: list[float]
 ) -> None:
-    buckets, now, served = RateBuckets(rate, burst), 1000.0, 0
+    buckets, now, served = RateBuckets(rate, burst, MOST_BUCKETS), 1000.0, 0
     for pause in pauses:
         now += pause
         if seconds := buckets.take("red", now):
@@ -38,7 +39,7 @@ def test_no_more_than_a_burst_and_the_rate_is_served_and_after_its_seconds_a_req
 
 
 def test_a_refused_request_takes_nothing() -> None:
-    buckets = RateBuckets(1.0, 2)
+    buckets = RateBuckets(1.0, 2, MOST_BUCKETS)
     assert [buckets.take("red", 0.0) for _ in range(2)] == [0.0, 0.0]
     assert {buckets.take("red", 0.0) for _ in range(100)} == {1.0}
     assert buckets.take("blue", 0.0) == 0.0, "another has its own"
@@ -46,7 +47,7 @@ def test_a_refused_request_takes_nothing() -> None:
 
 
 def test_buckets_are_bounded() -> None:
-    buckets = RateBuckets(1.0, 2)
+    buckets = RateBuckets(1.0, 2, MOST_BUCKETS)
     for number in range(MOST_BUCKETS + 100):
         buckets.take(f"project-{number}", 0.0)
     assert len(buckets) == MOST_BUCKETS

@@ -5,7 +5,7 @@ Down Online Guessing Attacks with Device Cookies", OWASP). Guessers from anywher
 passkeys, identity providers and tokens do not care. Values only, no I/O.
 """
 
-from collections import OrderedDict
+from common.rate_buckets import RateBuckets
 
 #: Wrong passwords that may follow each other at once, and the seconds after which one of them is forgotten.
 BURST_ATTEMPTS, FORGET_INTERVAL = 10, 30.0
@@ -14,26 +14,18 @@ MOST_BUCKETS = 20_000
 
 
 class PasswordAttempts:
-    """Leaky buckets of attempts, by user and browser. Times in seconds on a monotonic clock."""
+    """Attempts by user and browser, which is empty for one that has not signed in as this user. Times as of buckets."""
 
     def __init__(self) -> None:
-        self._empty_at: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._buckets = RateBuckets(1 / FORGET_INTERVAL, BURST_ATTEMPTS, MOST_BUCKETS)
+
+    def __len__(self) -> int:
+        return len(self._buckets)
 
     def begin(self, user: str, browser: str, now: float) -> float:
-        """Count an attempt; return after how many seconds another one is accepted, 0: this one is.
-
-        ``browser``: empty for one that has not signed in as this user.
-        """
-        empty_at = max(now, self._empty_at.get((user, browser), now))
-        wait = empty_at + FORGET_INTERVAL - now - BURST_ATTEMPTS * FORGET_INTERVAL
-        if wait > 0:
-            return wait
-        self._empty_at[user, browser] = empty_at + FORGET_INTERVAL
-        self._empty_at.move_to_end((user, browser))
-        if len(self._empty_at) > MOST_BUCKETS:
-            self._empty_at.popitem(last=False)
-        return 0.0
+        """Count an attempt; return after how many seconds another one is accepted, 0: this one is."""
+        return self._buckets.take(f"{user}/{browser}", now)
 
     def succeed(self, user: str, browser: str) -> None:
         """Forget the attempts that ended with the right password."""
-        self._empty_at.pop((user, browser), None)
+        self._buckets.refill(f"{user}/{browser}")
