@@ -11,6 +11,7 @@ from common.bearer_tokens import token_fault
 from common.client_addresses import networks
 from common.former_names import refuse_former_names
 from common.near_names import near_names, suggestion
+from core.domain.access import cluster_accounts
 from core.domain.scheduling.job_kinds import JobKind, configured
 from core.domain.usage.usage_sums import Prices, parsed_prices
 
@@ -181,6 +182,11 @@ class Settings:
     #: JSON file of the identity providers that people sign in with (docs/sign-in.md). Empty:
     #: ``identity-providers.json`` under ``home``, which need not exist.
     identity_providers: str = ""
+    #: Roles of service accounts of a Kubernetes cluster, whose bound tokens for the audience ``windtunnel`` are
+    #: accepted: ``NAMESPACE=PROJECT:ROLE`` or ``NAMESPACE/ACCOUNT=PROJECT:ROLE``. Empty: none is.
+    cluster_accounts: tuple[str, ...] = ()
+    #: Kubeconfig of the API server that reviews these tokens; empty: the service account of this pod.
+    cluster_kubeconfig: str = ""
     #: The project in which requests of API 1.0 without a token submit, on a platform where people sign in. Without it,
     #: they need a token.
     legacy_project: str = ""
@@ -278,6 +284,10 @@ class Settings:
             _ = settings.usage_prices
         except ValueError as error:
             raise ValueError(f"{PREFIX}PRICES: {error}") from None
+        try:
+            _ = cluster_accounts.parse(settings.cluster_accounts)
+        except ValueError as error:
+            raise ValueError(f"{PREFIX}CLUSTER_ACCOUNTS: {error}") from None
         if settings.legacy_project and not settings.multi_user:
             raise ValueError(f"{PREFIX}LEGACY_PROJECT: there are projects with {PREFIX}MULTI_USER=yes alone")
         if settings.token and (fault := token_fault(settings.token)):

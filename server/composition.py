@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common.client_addresses import networks
-from core.domain.access import identity_providers
+from core.domain.access import cluster_accounts, identity_providers
 from core.settings import Settings
 from core.store.database import Database
-from datasets.objectstore import ObjectStore, open_store
+from datasets.objectstore import ObjectStore, connections, open_store
 from runtimes.harness import sandbox
 from runtimes.packages.package_options import PackageOptions
 from server import first_operator, role_health
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from core.domain.access.identity_providers import IdentityProvider
+    from core.services.access.cluster_tokens import ReviewToken
     from core.services.platform import Platform
     from datasets.model_origins.config import OriginConfig
     from datasets.nodecache.node_cache import NodeCache
@@ -64,6 +65,8 @@ def open_platform(settings: Settings, confinement: dict[str, Any]) -> "Platform"
             upload_ttl=settings.upload_ttl.total_seconds(),
             audit_retention=settings.audit_retention.total_seconds(),
             identity_providers=identity_providers_of(settings),
+            review_token=token_review_of(settings),
+            cluster_grants=cluster_accounts.parse(settings.cluster_accounts),
             bin_term=settings.bin_term.total_seconds(),
             max_unpacked=settings.max_unpacked,
             installer=InstallerOptions(
@@ -120,8 +123,6 @@ def store_of(settings: Settings) -> ObjectStore:
 
 def connections_of(settings: Settings) -> "Mapping[str, Connection]":
     """Return the object storage connections of ``CONNECTIONS``, by name."""
-    from datasets.objectstore import connections
-
     return connections.load(settings.connections_file)
 
 
@@ -134,6 +135,15 @@ def identity_providers_of(settings: Settings) -> "Mapping[str, IdentityProvider]
         return identity_providers.parse(file.read_bytes())
     except OSError as error:
         raise ValueError(f"the file {file} (IDENTITY_PROVIDERS) cannot be read: {error.strerror}") from None
+
+
+def token_review_of(settings: Settings) -> "ReviewToken | None":
+    """Return what asks the API server of ``CLUSTER_KUBECONFIG`` about tokens; None if ``CLUSTER_ACCOUNTS`` has none."""
+    if not (settings.multi_user and settings.cluster_accounts):
+        return None
+    from server.token_review import TokenReview
+
+    return TokenReview(settings.cluster_kubeconfig)
 
 
 def model_origins_of(settings: Settings) -> "OriginConfig":

@@ -174,7 +174,7 @@ class SessionSchema(Open):
 
     accounts = boolean("Whether this platform has users and projects.")
     user = string("The user; null without accounts.", allow_none=True)
-    by = string("By what the request shows it.", enum=["token", "session", "nothing"])
+    by = string("By what the request shows it.", enum=["token", "session", "cluster", "nothing"])
     token = document(OwnTokenSchema, "The token, or the session; null without accounts.", allow_none=True)
     operator = boolean("Whether the user is an operator of the platform.")
     project = string(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from common.client_addresses import networks
 from core.authenticators.passwords import Passwords
+from core.domain.access.cluster_accounts import ClusterGrant
 from core.domain.access.identity_providers import IdentityProvider
 from core.domain.scheduling.eligibility import Eligibility
 from core.domain.scheduling.executor_config import ExecutorConfig
@@ -18,6 +19,7 @@ from core.services.access.accounts import Accounts
 from core.services.access.audit import Audit
 from core.services.access.authentication import UserAuthentication
 from core.services.access.browser_sessions import BrowserSessions
+from core.services.access.cluster_tokens import ClusterTokens, ReviewToken
 from core.services.access.device_sign_ins import DeviceSignIns
 from core.services.access.provider_sign_ins import ProviderSignIns
 from core.services.access.quotas import Quotas
@@ -179,6 +181,8 @@ class PlatformOptions:
     installer: InstallerOptions = field(default_factory=InstallerOptions)
     packages: PackageOptions = field(default_factory=PackageOptions)
     identity_providers: Mapping[str, IdentityProvider] = field(default_factory=dict)
+    review_token: ReviewToken | None = None
+    cluster_grants: Collection[ClusterGrant] = ()
     cache_nodes: Nodes = tuple
     roles: Callable[[], str | None] = lambda: None
 
@@ -252,7 +256,7 @@ def build(
         standstill=standstill,
         access=AccessServices(
             accounts=Accounts(database),
-            authentication=UserAuthentication(database),
+            authentication=UserAuthentication(database, cluster=_cluster_tokens(database, options)),
             audit=audit,
             quotas=operations.quotas,
             shares=Shares(database),
@@ -289,6 +293,12 @@ def build(
             shared, files, catalogue.datasets, submissions, scheduling.staging, analysis.replays, outputs
         ),
     )
+
+
+def _cluster_tokens(database: Database, options: PlatformOptions) -> ClusterTokens | None:
+    if options.review_token is None:
+        return None
+    return ClusterTokens(database, options.review_token, options.cluster_grants)
 
 
 def _sign_in_services(database: Database, providers: Mapping[str, IdentityProvider]) -> SignInServices:

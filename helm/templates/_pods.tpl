@@ -186,6 +186,9 @@ spec:
             {{- if .root.Values.connectionsSecret }}
             - {name: connections, mountPath: /etc/windtunnel/connections, readOnly: true}
             {{- end }}
+            {{- if .root.Values.identityProvidersSecret }}
+            - {name: identity-providers, mountPath: /etc/windtunnel/identity-providers, readOnly: true}
+            {{- end }}
             {{- with .mounts }}
             {{- . | nindent 12 }}
             {{- end }}
@@ -196,6 +199,9 @@ spec:
         {{- with .root.Values.connectionsSecret }}
         # The platform requires that only the owner can read this file.
         - {name: connections, secret: {secretName: {{ . }}, defaultMode: 0400}}
+        {{- end }}
+        {{- with .root.Values.identityProvidersSecret }}
+        - {name: identity-providers, secret: {secretName: {{ . }}, defaultMode: 0400}}
         {{- end }}
         {{- with .volumes }}
         {{- . | nindent 8 }}

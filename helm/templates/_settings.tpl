@@ -37,6 +37,9 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- if .Values.connectionsSecret -}}
 {{- $_ := set $defaults "connections" "/etc/windtunnel/connections/connections.json" -}}
 {{- end -}}
+{{- if .Values.identityProvidersSecret -}}
+{{- $_ := set $defaults "identityProviders" "/etc/windtunnel/identity-providers/identity-providers.json" -}}
+{{- end -}}
 {{- $all := mergeOverwrite $defaults (deepCopy $values) -}}
 {{- $_ := set $all "names" $names -}}
 {{- toYaml $all -}}

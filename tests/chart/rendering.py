@@ -51,6 +51,11 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         },
         "connectionsSecret": "connections",
     },
+    "people and pods sign in": {
+        "trial": True,
+        "settings": {"multiUser": True, "clusterAccounts": ["team-a=red:submitter"]},
+        "identityProvidersSecret": "identity-providers",
+    },
     "clients hash keys themselves": {"trial": True, "scs": {"envoy": {"enabled": False}}},
     "no cache": {"trial": True, "scs": {"enabled": False}},
     "dispatch creates namespaces": {"trial": True, "projects": {"create": True, "list": []}},

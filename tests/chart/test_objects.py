@@ -366,6 +366,7 @@ def test_only_pods_that_call_the_api_server_have_a_token_for_it(case: str) -> No
     }
     caches = {"production": {"windtunnel-scs-a", "windtunnel-scs-b"}, "no cache": set[str]()}
     dispatch = set() if case == "launches elsewhere" else {"windtunnel-dispatch"}
+    dispatch |= {"windtunnel-api"} if case == "people and pods sign in" else set()
     hashing = {"windtunnel-jobs"} if case == "clients hash keys themselves" else set()
     assert holders == caches.get(case, {"windtunnel-scs"}) | dispatch | hashing
 

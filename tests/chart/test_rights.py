@@ -68,10 +68,11 @@ def test_dispatch_without_launches_in_its_cluster_has_no_rights() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_cache_may_create_token_reviews_jobs_may_list_its_nodes_and_no_other_account_has_rights(
+def test_cache_and_api_may_create_token_reviews_jobs_may_list_cache_nodes_and_no_other_account_has_rights(
     case: str,
 ) -> None:
-    expected = {"windtunnel-scs": ("authentication.k8s.io", "tokenreviews", "create")}
+    reviews = ("authentication.k8s.io", "tokenreviews", "create")
+    expected = {"windtunnel-scs": reviews, "windtunnel-api": reviews}
     expected |= {"windtunnel-jobs": ("discovery.k8s.io", "endpointslices", "list")}
     for binding in of_kind(rendered(case), "RoleBinding", "ClusterRoleBinding"):
         [subject] = binding["subjects"]

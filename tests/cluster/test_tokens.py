@@ -13,12 +13,19 @@ from pathlib import Path
 import jwt
 import pytest
 
+from core.domain.access.cluster_accounts import parse
+from core.domain.access.scopes import OPERATION
+from core.services.access.accounts import Accounts
+from core.services.access.cluster_tokens import ClusterTokens
 from datasets.scs.authenticators import Identity, open_authenticator
 from datasets.scs.authenticators.base import Authenticator, Unavailable
 from datasets.scs_client.cache_nodes import CacheNode, StaticMembership
 from datasets.scs_client.client import SimpleCache
+from server.token_review import AUDIENCE as PLATFORM_AUDIENCE
+from server.token_review import TokenReview
 from tests.cluster.conftest import AUDIENCE, Account
 from tests.cluster.control_plane import ControlPlane, claims_of
+from tests.databases import sqlite_database
 from tests.ports import free_ports
 from tests.system.platform_process import die_with
 from tests.waiting import until
@@ -218,3 +225,24 @@ def test_the_cache_serves_only_its_configured_namespaces(
         "other audience": {"refused": 2},
         "other namespace": {"refused": 2},
     }
+
+
+def test_a_pods_token_acts_in_the_project_of_its_namespace_until_the_pod_is_gone(
+    control_plane: ControlPlane, team: Account, tmp_path: Path
+) -> None:
+    database = sqlite_database(tmp_path / "windtunnel.db")
+    accounts = Accounts(database)
+    accounts.begin("a token of the operator's own")
+    accounts.create_project(OPERATION, "red")
+    review = TokenReview(str(control_plane.kubeconfig))
+    tokens = ClusterTokens(database, review, parse(["team-a/trainer=red:submitter"]))
+    pod = team.pod("in-a-project")
+    token = team.token(PLATFORM_AUDIENCE, pod=pod).encode()
+    identity = tokens.identify(token)
+    assert identity is not None and identity.user == "system:serviceaccount:team-a:trainer"
+    assert identity.act_in(None).scope.project == "red"
+    assert tokens.identify(team.token(AUDIENCE).encode()) is None, "a token for the cache is for the cache"
+    assert tokens.identify(team.token().encode()) is None, "a token for the API server is for nobody else"
+    control_plane.request("DELETE", f"{team.path}/pods/in-a-project?gracePeriodSeconds=0")
+    until(lambda: tokens.identify(token) is None)  # API servers cache results for seconds
+    database.close()

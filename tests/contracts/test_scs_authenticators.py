@@ -25,14 +25,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from datasets.scs.authenticators import Authenticator, Identity, Unavailable, open_authenticator
-from datasets.scs.authenticators.jwt import (
+from datasets.scs.authenticators.kubernetes import identity_from_review
+from datasets.scs.authenticators.signed_tokens import (
     KEYS_TTL,
     MIN_REFETCH,
     MIN_RETRY_WITHOUT_KEYS,
     JwtAuthenticator,
     jwks_fetcher,
 )
-from datasets.scs.authenticators.kubernetes import identity_from_review
 from datasets.scs.token_cache import ACCEPTED_TTL, REJECTED_TTL, TokenCache
 
 AUDIENCE, ISSUER = "scs", "https://issuer.example"

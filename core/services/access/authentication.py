@@ -17,6 +17,7 @@ from core.domain.access.credentials import PREFIX, SESSION_PREFIX, digest_of, is
 from core.domain.access.identities import Grant, ProjectMembership, ProjectState, UserIdentity
 from core.domain.access.name_patterns import NamePatterns
 from core.domain.access.roles import AccessRole, Verb
+from core.services.access.cluster_tokens import ClusterTokens
 from core.store import accounts as store
 from core.store.accounts import CredentialRow
 from core.store.database import Database
@@ -28,10 +29,17 @@ USE_INTERVAL = 60.0
 
 
 class UserAuthentication:
-    """Knows the identities of credentials. ``clock``: monotonic, in seconds."""
+    """Knows the identities of credentials. ``cluster``: tokens of a cluster. ``clock``: monotonic, in seconds."""
 
-    def __init__(self, database: Database, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        cluster: ClusterTokens | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = database
+        self._cluster = cluster
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, tuple[float, UserIdentity | None]] = OrderedDict()
@@ -47,7 +55,8 @@ class UserAuthentication:
     def identify(self, credential: bytes, address: str, *, session: bool) -> UserIdentity | None:
         """Return who a credential is now; None if it is none, was revoked, or has expired, or if its user has left.
 
-        ``session``: it came as the cookie of a browser. ``address``: where from. Raise StoreUnavailable.
+        ``session``: it came as the cookie of a browser. ``address``: where from. Raise StoreUnavailable, or
+        ProviderUnavailable if a cluster cannot tell.
         """
         if (outcome := self.recall(credential, session=session)) is not None:
             return outcome[0]
@@ -56,7 +65,9 @@ class UserAuthentication:
             now = self._database.now(c)
             rows = store.credential(c, digest, now)
         identity = _identity(rows, session=session)
-        if identity is not None and now - (rows[0].used_at or 0.0) > USE_INTERVAL:
+        if not (rows or session) and self._cluster is not None:
+            identity = self._cluster.identify(credential)
+        elif identity is not None and now - (rows[0].used_at or 0.0) > USE_INTERVAL:
             with suppress(StoreUnavailable, StorageFull):  # a request that reads needs no write
                 self._database.write(lambda c: store.note_use(c, rows[0].id, address, now), durable=False)
         with self._lock:

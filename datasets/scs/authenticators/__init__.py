@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from common.bearer_tokens import SHORTEST, token_fault
 from datasets.scs.authenticators.base import Authenticator, Identity, Unavailable
-from datasets.scs.authenticators.jwt import JwtAuthenticator, jwks_fetcher
 from datasets.scs.authenticators.kubernetes import TokenReviewAuthenticator
+from datasets.scs.authenticators.signed_tokens import JwtAuthenticator, jwks_fetcher
 from datasets.scs.authenticators.static import StaticAuthenticator
 from kube.access import IN_CLUSTER_SERVER, SERVICE_ACCOUNT_FOLDER, InCluster, TokenFile
 

@@ -7,9 +7,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
-import jwt
+from joserfc import jws, jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import Key, KeySet, KeySetSerialization
 
 from datasets.scs.authenticators.base import Identity, Unavailable, service_account
 
@@ -20,7 +22,7 @@ KEYS_TTL, MIN_REFETCH = 300.0, 10.0
 #: Seconds between two fetches while there is no key at all.
 MIN_RETRY_WITHOUT_KEYS = 1.0
 #: Seconds by which clocks may differ.
-LEEWAY = 5.0
+LEEWAY = 5
 _MAX_BYTES = 1 << 20
 
 
@@ -38,9 +40,13 @@ class JwtAuthenticator:
     ) -> None:
         if refused := sorted(set(algorithms) - set(ALGORITHMS)):
             raise ValueError(f"algorithm {refused[0]!r} is not supported; choose from {', '.join(ALGORITHMS)}")
-        self._fetch, self._audience, self._issuer = keys, audience, issuer
-        self._algorithms, self._clock = list(algorithms), clock
-        self._keys: dict[str, jwt.PyJWK] = {}
+        self._fetch, self._clock = keys, clock
+        self._algorithms = list(algorithms)
+        issued: jwt.ClaimsOption = {"essential": False} if issuer is None else {"essential": True, "value": issuer}
+        self._wanted = jwt.JWTClaimsRegistry(
+            leeway=LEEWAY, exp={"essential": True}, aud={"essential": True, "value": audience}, iss=issued
+        )
+        self._keys: dict[str, Key] = {}
         self._fetched_at: float | None = None
         self._tried_at: float | None = None
         self._fetch_failed = False
@@ -49,24 +55,17 @@ class JwtAuthenticator:
     def authenticate(self, token: str) -> Identity | None:
         """Verify signature, audience, issuer and time, and return the service account."""
         try:
-            kid = jwt.get_unverified_header(token).get("kid")
+            kid = jws.extract_compact(token.encode()).headers().get("kid")
             key = self._key(kid) if isinstance(kid, str) else None
             if key is None:
                 return None
-            claims = jwt.decode(
-                token,
-                key,
-                algorithms=self._algorithms,
-                audience=self._audience,
-                issuer=self._issuer,
-                leeway=LEEWAY,
-                options={"require": ["exp", "aud"]},
-            )
-        except (jwt.PyJWTError, ValueError, RecursionError):
+            claims = jwt.decode(token, key, algorithms=self._algorithms).claims
+            self._wanted.validate(claims)
+        except (JoseError, ValueError, TypeError, RecursionError):
             return None
         return identity_of(claims)
 
-    def _key(self, kid: str) -> jwt.PyJWK | None:
+    def _key(self, kid: str) -> Key | None:
         with self._lock:
             now = self._clock()
             fresh = self._fetched_at is not None and now - self._fetched_at <= KEYS_TTL
@@ -78,7 +77,7 @@ class JwtAuthenticator:
             try:
                 self._keys = _parse(self._fetch())
                 self._fetched_at, self._fetch_failed = now, False
-            except (OSError, ValueError, jwt.PyJWTError) as error:
+            except (OSError, ValueError, KeyError, TypeError, JoseError) as error:
                 self._fetch_failed = True
                 if kid not in self._keys:
                     raise Unavailable(
@@ -100,11 +99,11 @@ def identity_of(claims: dict[str, Any]) -> Identity | None:
     return Identity(*account, expires=float(claims["exp"]))
 
 
-def _parse(document: bytes) -> dict[str, jwt.PyJWK]:
+def _parse(document: bytes) -> dict[str, Key]:
     key_set = json.loads(document)
     if not isinstance(key_set, dict):
         raise ValueError("not a JSON Web Key Set")
-    return {key.key_id: key for key in jwt.PyJWKSet.from_dict(key_set).keys if key.key_id}
+    return {key.kid: key for key in KeySet.import_key_set(cast(KeySetSerialization, key_set)).keys if key.kid}
 
 
 def jwks_fetcher(
