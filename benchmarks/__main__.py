@@ -44,6 +44,7 @@ from benchmarks import (
     staging,
     stepping,
     summaries,
+    team_path,
     uploads,
     worlds,
 )
@@ -76,6 +77,7 @@ BENCHMARKS = (
     Benchmark("first_sweep", "From git clone to a sweep with MPI", first_sweep.measure, first_sweep.section),
     Benchmark("installed", "From uvx to the demo's results", installed.measure, installed.section),
     Benchmark("person_paths", "A person's paths", person_paths.measure, person_paths.section),
+    Benchmark("team_path", "From nothing to a team of three", team_path.measure, team_path.section),
     Benchmark("client_start", "Start of the command line", client_start.measure, client_start.section),
     Benchmark("summaries", "Summaries of a million tasks", summaries.measure, summaries.section),
     Benchmark("distributions", "Distributions of a million results", distributions.measure, distributions.section),

@@ -14,8 +14,11 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from benchmarks.figures import tail
+from benchmarks.latency import PAUSE, first_result
+from benchmarks.latency import SUBMISSIONS as SUBMISSIONS_OF_LATENCY
 from benchmarks.listing import SIZE, filled
-from benchmarks.platform_process import fresh_home
+from benchmarks.platform_client import PlatformClient
+from benchmarks.platform_process import fresh_home, running_platform
 from benchmarks.results import aim, milliseconds, table
 from core.domain.access.credentials import new_credential
 from core.domain.access.scopes import LOCAL_CALLER
@@ -31,6 +34,8 @@ from tests.postgres import own_postgres
 PROJECTS = 1000
 CHECKS, REQUESTS, SUBMISSIONS = 2000, 200, 1600
 THREADS = 8
+#: Platforms of each kind that are started, and submissions to each.
+PLATFORMS, POSTS = 3, 20
 SUBMISSION = Submission(dataset="noop", runtime="python", model="mine", scenarios={"range": [0, 40]}, workers=2)
 
 
@@ -134,9 +139,25 @@ def measure_platform(platform: Platform, home: Path) -> dict[str, Any]:
     return figures
 
 
+def first_results() -> dict[str, list[float]]:
+    """Measure POST to first result without accounts and with, in turns, on platforms that take turns too."""
+    seconds: dict[str, list[float]] = {"without accounts": [], "with accounts": []}
+    body = SUBMISSIONS_OF_LATENCY["noop, 10 tasks"]
+    for _ in range(PLATFORMS):
+        for name, settings in (("without accounts", {}), ("with accounts", {"multi_user": "yes"})):
+            with running_platform(**settings) as platform:
+                token = platform.home / "operator-token"
+                client = PlatformClient(platform.port, token=token.read_text().strip() if token.exists() else "")
+                first_result(client, body)
+                for _ in range(POSTS):
+                    time.sleep(PAUSE)
+                    seconds[name].append(first_result(client, body)[0])
+    return seconds
+
+
 def measure(size: int = SIZE) -> dict[str, Any]:
     """Measure on both databases, each in a new home folder."""
-    figures: dict[str, Any] = {"size": size}
+    figures: dict[str, Any] = {"size": size, "first results": {k: tail(v) for k, v in first_results().items()}}
     with fresh_home() as home, own_postgres() as server:
         home.mkdir(parents=True, exist_ok=True)
         urls = {
@@ -168,6 +189,11 @@ def section(figures: dict[str, Any]) -> str:
         for database in databases
         for threads, rates in figures[database]["submissions"].items()
     ]
+    first_rows = [[name, _p99(spread)] for name, spread in figures["first results"].items()]
+    shares = [
+        figures[database]["checks"]["seen"]["p50"] / figures[database]["checks"]["request"]["p50"]
+        for database in databases
+    ]
     slowest = max(figures[database]["checks"]["unseen"]["p50"] for database in databases)
     return "\n\n".join(
         [
@@ -175,10 +201,14 @@ def section(figures: dict[str, Any]) -> str:
             " was not seen in the last second, one that was, and beside them a whole request. Median and slowest.",
             table(["milliseconds", *databases], check_rows),
             aim("less than 0.3 ms for a token that was not seen", slowest < 0.0003),
+            f"The check of a token that was seen is {max(shares):.2%} of a request of the list's first simulation.",
             f"The list of a project and searches in it: all in one, or in {PROJECTS:,}. Median and 99th percentile.",
             table(["milliseconds", *databases], list_rows),
             "Submissions per second to one project, with the counters of its quotas, and without.",
             table(["submissions per second", "counted", "uncounted"], rate_rows),
+            f"POST to first result of 10 tasks of noop on SQLite, {PLATFORMS * POSTS} times, with pauses, on platforms"
+            " that are started in turns. Median and 99th percentile.",
+            table(["milliseconds", "POST to first result"], first_rows),
         ]
     )
 

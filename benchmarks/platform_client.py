@@ -15,9 +15,10 @@ class UnexpectedResponse(Exception):
 
 
 class PlatformClient:
-    """Client of the platform at a port, on this machine unless another host is named."""
+    """Client of the platform at a port, on this machine unless another host is named; ``token``: of a user there."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1", token: str = "") -> None:
+        self._token = {"Authorization": f"Bearer {token}"} if token else {}
         self.connection = http.client.HTTPConnection(host, port, timeout=300)
 
     def open(
@@ -25,7 +26,9 @@ class PlatformClient:
     ) -> http.client.HTTPResponse:
         """Send a request; return the response, unread."""
         # every installation accepts this host name, also at another address
-        self.connection.request(method, path, body=body, headers={"Host": "localhost", **(headers or {})})
+        self.connection.request(
+            method, path, body=body, headers={"Host": "localhost", **self._token, **(headers or {})}
+        )
         response = self.connection.getresponse()
         if response.status >= 400:
             body_text = response.read(2000).decode(errors="replace")

@@ -109,14 +109,14 @@ def maintainer(new_person: NewPerson) -> Person:
     return new_person("mia", red="maintainer")
 
 
-def test_a_team_is_made_with_four_commands_and_its_member_signs_in_on_a_terminal(
+def test_a_team_is_made_with_three_commands_and_its_member_signs_in_on_a_terminal(
     platform: PlatformProcess, operator: Person, tmp_path: Path
 ) -> None:
     operator.does("projects create team-a")
-    invited = operator.run("users", "invite", "ada")
+    invited = operator.run("users", "invite", "ada", "--role", "maintainer", "--project", "team-a")
     assert f"windtunnel login {platform.url} --user ada" in invited.stderr
     [line] = [line for line in invited.stdout.splitlines() if line.startswith("invitation:")]
-    operator.does("members set ada maintainer --project team-a")
+    assert "ada is maintainer of team-a" in invited.stderr
     ada, invitation = Person(tmp_path / "ada"), line.split()[1]
     with PseudoTerminal(["windtunnel", "login", platform.url, "--user", "ada"], ada.environ) as terminal:
         terminal.wait_for("Invitation:")

@@ -7,7 +7,7 @@ import click
 
 from windtunnel import figures
 from windtunnel import output as outputs
-from windtunnel.account_records import User
+from windtunnel.account_records import ROLES, User
 from windtunnel.commands.noun import NounGroup
 from windtunnel.commands.options import confirm, output_option, user_names, with_client
 
@@ -39,16 +39,17 @@ def list_(client: "Client", output: str) -> None:
 @command.command()
 @click.argument("name")
 @click.option("--operator", is_flag=True, help="The user is an operator of the platform.")
+@click.option("--role", type=click.Choice(ROLES), help="Role that the user has at once, in the project.")
 @click.option("--again", is_flag=True, help="Invite a user who has lost passkey and password; who is one stays one.")
 @output_option()
 @with_client
-def invite(client: "Client", name: str, operator: bool, again: bool, output: str) -> None:
+def invite(client: "Client", name: str, operator: bool, role: str | None, again: bool, output: str) -> None:
     """Create a user, and print the invitation, which is shown this once; `-o name` prints it alone.
 
     Send it to the user, who signs in with it within a week, on the page or by `windtunnel login URL --user NAME`.
     """
-    if again and operator:
-        raise click.UsageError("--again changes nothing about the user: leave out --operator.")
+    if again and (operator or role):
+        raise click.UsageError(f"--again changes nothing else: leave out {'--operator' if operator else '--role'}.")
     if again:
         user = User(name=name, invitation=client.users.invite_again(name))
     else:
@@ -61,6 +62,8 @@ def invite(client: "Client", name: str, operator: bool, again: bool, output: str
         page = f"{client.server.url}/invitation?user={user.name}#{user.invitation}"
         click.echo(f"It is shown this once. Within a week, {user.name} signs in with it: `{step}`, or at", err=True)
         click.echo(page, err=True)
+    if role:  # after the invitation, which nothing shows again
+        click.echo(f"{name} is {role} of {client.members.set(name, role)}", err=True)
 
 
 @command.command()
