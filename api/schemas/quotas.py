@@ -3,7 +3,7 @@
 from marshmallow import fields
 
 from api.schemas.fields import LARGEST_INTEGER, RESOURCE_NAME, ObjectField, Open, Strict, Text, Whole
-from api.schemas.members import dictionary, document, integer, real
+from api.schemas.members import dictionary, document, documents, integer, real, string
 from core.domain.access.quotas import MEANINGS, MOST_RESOURCES, Quota
 
 
@@ -56,3 +56,29 @@ class QuotasSchema(Open):
     resources = dictionary(
         "What running workers have, by name, as far as it is used or limited.", values=fields.Nested(ResourceUseSchema)
     )
+
+
+class FullestQuery(Strict):
+    """Limits that are asked for."""
+
+    percent = Whole(
+        0, 10_000, text=True, load_default=80, description="Number of hundredths of a limit that are used at least."
+    )
+    limit = Whole(1, 1000, text=True, load_default=100, description="Most limits that are returned.")
+
+
+class UsedLimitSchema(Open):
+    """A limit in force, and how much of it is used."""
+
+    project = string("Project that is limited.")
+    user = string("Member that is limited there; null: the project as a whole.", allow_none=True)
+    quota = string("What is limited, such as `stored_bytes`, or `resources.cpu` of running workers.")
+    limit = integer("Number of what the quota counts: the limit in force.")
+    used = real("Number of those that there are.")
+    share = real("The part that is used, from 0 to 1 and above; null where the limit is 0.", allow_none=True)
+
+
+class UsedLimitsSchema(Open):
+    """Limits of a platform that are used, the fullest first."""
+
+    items = documents(UsedLimitSchema, "The limits.")

@@ -1,12 +1,16 @@
 """Routes of quotas: of a project, of a user in it, and of every project."""
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
+
+import msgspec
 
 from api.blueprint import Blueprint, Success
 from api.body import json_body, validated
 from api.context import access_services, caller
-from api.schemas.quotas import QuotaLimitsSchema, QuotasSchema
+from api.schemas.quotas import FullestQuery, QuotaLimitsSchema, QuotasSchema, UsedLimitsSchema
 from common.errors import AccountsOff, Invalid, NotPermitted, TooLarge, UnknownProject, UnknownUser, UnsupportedMedia
+from core.domain.access.quota_shares import QuotaShare
 from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Quota
 from core.domain.access.roles import Verb
 from core.services.access.quotas import GivenLimits, Quotas, QuotaUse
@@ -18,6 +22,13 @@ _LIMITS = {"application/json": QuotaLimitsSchema}
 _ERRORS = [AccountsOff, NotPermitted, UnknownProject]
 #: Member of the body with the limits of resources.
 RESOURCES = "resources"
+
+
+class _FullestAsked(msgspec.Struct):
+    percent: int = 80
+    limit: int = 100
+
+
 _BODY_ERRORS = [*_ERRORS, Invalid, TooLarge, UnsupportedMedia]
 
 
@@ -90,6 +101,34 @@ def get_quotas() -> dict[str, object]:
     They hold in each project that has none of its own.
     """
     return _document(services().of_every_project())
+
+
+@blueprint.operation(
+    "GET /quotas/fullest",
+    Success(schema=UsedLimitsSchema, plain=True, description="The limits, the fullest first."),
+    errors=[AccountsOff, NotPermitted],
+    verb=Verb.OPERATE,
+)
+@blueprint.takes(FullestQuery)
+def list_fullest_quotas(query: object) -> dict[str, object]:
+    """List the limits that are used most
+
+    Those of all projects, and of users in them, of which something is used. Bytes that are stored may be more
+    than their limit: results of what runs are kept.
+    """
+    asked = msgspec.convert(query, _FullestAsked)
+    return {"items": [_used_limit(limit) for limit in services().fullest(asked.percent / 100, asked.limit)]}
+
+
+def _used_limit(limit: QuotaShare) -> dict[str, object]:
+    return {
+        "project": limit.project,
+        "user": limit.user or None,
+        "quota": limit.quota,
+        "limit": limit.limit,
+        "used": limit.used,
+        "share": limit.share if isfinite(limit.share) else None,
+    }
 
 
 @blueprint.operation(

@@ -99,6 +99,17 @@ class ProjectQuota(Record, frozen=True, kw_only=True):
     own: int | None = None
 
 
+class UsedLimit(Record, frozen=True, kw_only=True):
+    """A limit of a project, or of a ``user`` in it, with how much is used; ``share``: of 1, None where it is 0."""
+
+    project: str
+    quota: str
+    limit: int
+    used: float
+    user: str | None = None
+    share: float | None = None
+
+
 class ActFilters(TypedDict, total=False):
     """Members of acts of the audit log that are asked for; None: any. ``token``: its id."""
 

@@ -5,7 +5,7 @@ project is locked before that of a user, by all transactions: none waits for ano
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy import (
@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 
 from core.domain.access.quota_marks import quota_marks
+from core.domain.access.quota_shares import QuotaShare
 from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Charge, Quota, check
 from core.domain.access.scopes import Scope
 from core.domain.scheduling.states import WAITING_STATES
@@ -67,6 +68,12 @@ class UseRow(StoredRow, frozen=True, gc=False):
             Quota.TASKS: self.tasks,
             Quota.STORED_BYTES: self.stored_bytes,
         }
+
+
+class ProjectUseRow(UseRow, frozen=True, gc=False):
+    """Use, and the project whose it is."""
+
+    charged: str
 
 
 class ChargedRow(UseRow, frozen=True, gc=False):
@@ -179,6 +186,19 @@ def use(c: Connection, project: str, user: str = WHOLE_PROJECT) -> dict[Quota, i
     query = select(*columns_of(quota_use, UseRow)).where(quota_use.c.charged == project, quota_use.c.user == user)
     rows = read_rows(c.execute(query), UseRow)
     return (rows[0] if rows else UseRow(user, 0, 0, 0)).used
+
+
+def limits_in_force(c: Connection) -> Iterator[QuotaShare]:
+    """Yield the limits in force of all projects, and of users in them, with what is counted for each."""
+    rows = read_rows(c.execute(select(*columns_of(quota_limits, LimitRow))), LimitRow)
+    own: dict[tuple[str, str], dict[Quota, int]] = {}
+    for row in rows:
+        own.setdefault((row.limited, row.user), {})[Quota(row.quota)] = row.amount
+    every = own.pop((EVERY_PROJECT, WHOLE_PROJECT), {})
+    for used in read_rows(c.execute(select(*columns_of(quota_use, ProjectUseRow))), ProjectUseRow):
+        given = own.get((used.charged, used.user), {})
+        for quota, amount in (given if used.user else every | given).items():
+            yield QuotaShare(used.charged, used.user, quota.value, amount, used.used.get(quota, 0))
 
 
 def set_limits(

@@ -6,6 +6,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from core.services.platform import Platform
+from tests.api.conftest import LeasingWorker
 from tests.api.people import MODEL, People
 
 RED = "/v1/projects/red/quotas"
@@ -213,3 +214,36 @@ def test_what_submits_by_itself_waits_for_its_quota_and_says_so(team: People, pl
     advance(id)
     seen = team.ask("red viewer", "GET", f"/v1/{kind}/{id}").json
     assert seen["reason"] is None and team.ask("red viewer", "GET", RED).json["queued_simulations"]["used"] == 2
+
+
+def test_an_operator_sees_who_is_nearest_to_a_limit_or_over_it(team: People, platform: Platform) -> None:
+    fullest = lambda query="": (team.ask("operator", "GET", f"/v1/quotas/fullest{query}").json or {})["items"]  # noqa: E731
+    assert fullest() == []
+    limit(team, queued_simulations=2, tasks=10)
+    limit(team, path="/v1/quotas", queued_simulations=1, stored_bytes=10 * len(MODEL))
+    assert fullest() == []
+    assert submit(team).status_code == submit(team).status_code == 201
+    blue = team.ask("blue submitter", "PUT", "/v1/models/brake", data=MODEL, headers={"Content-Type": "text/x-python"})
+    assert blue.status_code == 201 and submit(team, "blue submitter").status_code == 201
+    assert fullest() == [
+        {"project": "blue", "user": None, "quota": "queued_simulations", "limit": 1, "used": 1, "share": 1.0},
+        {"project": "red", "user": None, "quota": "queued_simulations", "limit": 2, "used": 2, "share": 1.0},
+    ]
+    limit(team, path="/v1/quotas", queued_simulations=0, stored_bytes=10 * len(MODEL))
+    assert [(each["project"], each["share"]) for each in fullest("?limit=1")] == [("blue", None)]
+    half = [(each["project"], each["quota"]) for each in fullest("?percent=10")]
+    assert half[2:] == [("red", "tasks"), ("blue", "stored_bytes"), ("red", "stored_bytes")]
+    for who in ("red maintainer", "red viewer"):
+        assert team.ask(who, "GET", "/v1/quotas/fullest").status_code == 403
+    assert team.ask("operator", "GET", "/v1/quotas/fullest?percent=-1").status_code == 422
+
+
+def test_workers_that_run_count_among_the_fullest(team: People, platform: Platform) -> None:
+    assert submit(team, workers=2).status_code == 201
+    id = team.ask("red viewer", "GET", "/v1/simulations").json["items"][0]["id"]  # type: ignore[index]
+    LeasingWorker(platform).launch(id)
+    limit(team, running_workers=2, resources={"cpu": 1})  # type: ignore[arg-type]
+    items = (team.ask("operator", "GET", "/v1/quotas/fullest").json or {})["items"]
+    assert [(each["quota"], each["used"], each["limit"]) for each in items] == [
+        ("resources.cpu", 2.0, 1), ("running_workers", 2, 2)
+    ]  # fmt: skip

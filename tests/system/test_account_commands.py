@@ -260,6 +260,18 @@ def test_limits_are_set_and_shown_with_their_use(operator: Person, maintainer: P
     operator.does("quotas set queued_simulations=900 --every-project")
     assert json.loads(maintainer.does("quotas -o json"))[0]["limit"] == 5
     operator.does("quotas set queued_simulations=none --every-project")
+    (maintainer.folder / "counted.py").write_text(
+        "class Model:\n    def act(self, observation):\n        return [0.0] * 4\n"
+    )
+    maintainer.does("models upload counted.py --name counted")
+    operator.does("quotas set stored_bytes=1 --project red")
+    nearest = json.loads(operator.does("quotas fullest -o json"))
+    assert [(each["project"], each["quota"], each["limit"]) for each in nearest] == [("red", "stored_bytes", 1)]
+    assert (
+        "red" in operator.does("quotas fullest") and operator.does("quotas fullest --percent 10000 -o name") == "red\n"
+    )
+    operator.does("quotas set stored_bytes=2G --project red")
+    assert "may not" in maintainer.fails("quotas fullest")
     assert "workers" in operator.fails("quotas set workers=5 --project red")
 
 

@@ -50,7 +50,7 @@ OTHERS = {
     "/comparisons/<id>/report.html", "/simulations/<id>/tasks/<int:task>/replay.html", "/compare/verdict",
     "/submit/dataset", "/comparisons/new/metrics", "/data/<reference:name>/leaderboard", "/data/<reference:name>/diff",
     "/data/<reference:name>/files/<path:path>",
-    "/projects", "/operations/project", "/operations/platform", "/operations/tokens",
+    "/projects", "/operations/project", "/operations/quotas", "/operations/platform", "/operations/tokens",
     "/operations/audit", "/operations/sign-in", "/invitation", "/device", "/device/done",
     "/sign-in/callback/<provider>",
     "/simulations/<id>/tasks/<int:task>/files", "/simulations/<id>/tasks/<int:task>/files/content",

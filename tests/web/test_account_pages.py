@@ -181,6 +181,45 @@ def test_an_operator_creates_a_project_and_invites_a_user_who_gets_a_token(
     until(lambda: team.ask("zoe", "GET", "/v1/session").status_code == 401)
 
 
+def test_limits_are_set_on_the_page_of_quotas_by_who_may(team: Team, page: Page, page_errors: Errors) -> None:
+    page_errors.expect("422")
+    team.sign_in(page, "operator", "/operations/quotas?project=red")
+    uses, every = card(page, "The project"), card(page, "Every project that has no limit of its own")
+    for quota, amount in (("stored_bytes", "2147483648"), ("resources.cpu", "8"), ("queued_simulations", "1")):
+        uses.get_by_role("combobox").select_option(quota)
+        uses.get_by_role("textbox").fill(amount)
+        uses.get_by_role("button", name="Set").click()
+        expect(row(page, f"{quota} ").first).to_contain_text("2 GiB" if quota == "stored_bytes" else amount)
+    every.get_by_role("textbox").fill("99")
+    every.get_by_role("button", name="Set").click()
+    expect(every.get_by_role("row", name="queued_simulations")).to_contain_text("99")
+    known = team.ask("operator", "GET", "/v1/projects/red/quotas").json
+    assert known is not None and (known["stored_bytes"]["own"], known["resources"]["cpu"]["own"]) == (2**31, 8)
+    page.evaluate("document.querySelectorAll('input[name=amount]').forEach(field => field.removeAttribute('pattern'))")
+    uses.get_by_role("textbox").fill("many")
+    uses.get_by_role("button", name="Set").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    sent = {"data": b"class Model:\n    pass\n", "content_type": "text/x-python"}
+    assert team.ask("ada", "PUT", "/v1/models/brake", "red", **sent).status_code == 201
+    body = {"dataset": "noop", "model": "brake"}
+    assert team.ask("ada", "POST", "/v1/simulations", "red", json=body).status_code == 201
+    page.goto(f"{team.origin}/operations/quotas?project=red")
+    fullest = card(page, "Nearest to their limits, on the whole platform")
+    expect(fullest.get_by_role("row", name="red")).to_contain_text("100 %")
+    page.context.clear_cookies()
+    team.sign_in(page, "ada", "/operations/quotas?project=red")
+    assert uses.get_by_role("combobox").count() == 0 and fullest.count() == every.count() == 0
+    page.get_by_role("navigation", name="Whose limits").get_by_role("link", name="vera").click()
+    own = card(page, "vera")
+    own.get_by_role("combobox").select_option("tasks")
+    own.get_by_role("textbox").fill("7")
+    own.get_by_role("button", name="Set").click()
+    assert (team.ask("ada", "GET", "/v1/projects/red/members/vera/quotas", "red").json or {})["tasks"]["own"] == 7
+    page.context.clear_cookies()
+    team.sign_in(page, "vera", "/operations/quotas?project=red")
+    assert page.locator("main form").count() == 0
+
+
 def test_an_operator_closes_a_project_and_then_deletes_it(team: Team, page: Page) -> None:
     assert team.ask("operator", "POST", "/v1/projects", json={"name": "brief"}).status_code == 201
     team.sign_in(page, "operator", "/operations/platform")
@@ -225,10 +264,17 @@ def test_pages_of_accounts_are_accessible_and_fit_in_both_modes_and_widths(team:
     team.ask("ada", "POST", "/v1/projects/red/tokens", "red", json=body)
     team.ask("ada", "POST", "/v1/projects/red/services", "red", json={"name": "nightly", "role": "viewer"})
     team.sign_in(page, who, "/operations/tokens")
-    paths = ["/operations/project", "/operations/tokens", "/projects"]
+    team.ask("operator", "PUT", "/v1/projects/red/quotas", json={"queued_simulations": 0, "stored_bytes": 10**12})
+    paths = [
+        "/operations/project",
+        "/operations/quotas",
+        "/operations/quotas?user=ada",
+        "/operations/tokens",
+        "/projects",
+    ]
     found: list[str] = []
     for path in [*paths, *(["/operations/platform", "/operations"] if who == "operator" else [])]:
-        page.goto(f"{team.origin}{path}?project=red")
+        page.goto(f"{team.origin}{path}{'&' if '?' in path else '?'}project=red")
         for width, scheme in ((1280, "light"), (360, "dark")):
             page.set_viewport_size({"width": width, "height": 800})
             page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]

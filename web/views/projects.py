@@ -21,6 +21,7 @@ LISTS = (
     *("/operations", "/operations/project", "/operations/platform", "/operations/tokens"),
     "/operations/audit",
     "/operations/webhooks",
+    "/operations/quotas",
 )
 #: Projects that an operator is offered.
 MOST_PROJECTS = 200

@@ -3,13 +3,19 @@
 from collections.abc import Mapping
 from typing import cast
 
+import msgspec
+
 from windtunnel._async.accounts import project_of
 from windtunnel._async.transport import AsyncTransport, path
-from windtunnel.account_records import ProjectQuota
+from windtunnel.account_records import ProjectQuota, UsedLimit
 from windtunnel.record import read
 
 #: Member of the document in which resources have their limits.
 RESOURCES = "resources"
+
+
+class _UsedLimits(msgspec.Struct, frozen=True):
+    items: list[dict[str, object]]
 
 
 class AsyncQuotas:
@@ -32,6 +38,12 @@ class AsyncQuotas:
         address = await self._address(user, every_project)
         own = {use.quota: use.own for use in _uses(await self._transport.json("GET", address))}
         return _uses(await self._transport.json("PUT", address, json=_body({**own, **limits})))
+
+    async def fullest(self, *, percent: int = 80, limit: int = 100) -> list[UsedLimit]:
+        """Return the limits of all projects and users of which at least a part is used, the fullest first."""
+        params = {"percent": percent, "limit": limit}
+        document = await self._transport.json("GET", path("quotas", "fullest"), params=params)
+        return [read(UsedLimit, item) for item in msgspec.convert(document, _UsedLimits).items]
 
     async def _address(self, user: str | None, every_project: bool) -> str:
         if every_project:

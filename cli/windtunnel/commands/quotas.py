@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 import click
 
 from windtunnel import output as outputs
-from windtunnel.account_records import ProjectQuota
+from windtunnel.account_records import ProjectQuota, UsedLimit
 from windtunnel.commands.noun import NounGroup
 from windtunnel.commands.options import member_names, output_option, with_client
 
@@ -21,6 +21,14 @@ COLUMNS: Sequence[outputs.RecordColumn[ProjectQuota]] = (
     ("limit", lambda use: "none" if use.limit is None else f"{use.limit:,}"),
     ("used", lambda use: "" if use.used is None else f"{use.used:,.15g}"),
     ("given", lambda use: "here" if use.own is not None else "to every project" if use.limit is not None else ""),
+)
+FULLEST_COLUMNS: Sequence[outputs.RecordColumn[UsedLimit]] = (
+    ("project", lambda limit: limit.project),
+    ("user", lambda limit: limit.user or ""),
+    ("quota", lambda limit: limit.quota),
+    ("limit", lambda limit: f"{limit.limit:,}"),
+    ("used", lambda limit: f"{limit.used:,.15g}"),
+    ("share", lambda limit: "over" if limit.share is None else f"{limit.share:.0%}"),
 )
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _NUMBER = re.compile(r"([0-9]{1,16})([kMGT]?)", re.ASCII)
@@ -89,6 +97,17 @@ def set_(
     _check(user, every_project)
     uses = client.quotas.limit(dict(limits), user=user, every_project=every_project)
     outputs.show_records(uses, COLUMNS, output, name="quota")
+
+
+@command.command()
+@click.option(
+    "--percent", type=click.IntRange(0, 10_000), default=80, show_default=True, help="Least part that is used."
+)
+@output_option()
+@with_client
+def fullest(client: "Client", percent: int, output: str) -> None:
+    """Show which projects, and users in them, are nearest to their limits, or over them; an operator's command."""
+    outputs.show_records(client.quotas.fullest(percent=percent), FULLEST_COLUMNS, output, name="project")
 
 
 def _check(user: str | None, every_project: bool) -> None:

@@ -2,12 +2,14 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from common.errors import UnknownUser
+from core.domain.access.quota_shares import QuotaShare, fullest
 from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Quota
-from core.domain.access.scopes import Caller, Scope
+from core.domain.access.scopes import PLATFORM, Caller, Scope
+from core.domain.scheduling.worker_limits import WORKERS, WorkOwner
 from core.domain.scheduling.worker_resources import CPU
 from core.services.orphan_search import OrphanSearch
 from core.store import accounts, launches
@@ -96,6 +98,11 @@ class Quotas:
             for name in names
         ]
 
+    def fullest(self, share: float, most: int) -> Sequence[QuotaShare]:
+        """Return the limits of all projects and users of which at least a share is used, the fullest first."""
+        with self._database.read() as c:
+            return fullest([*store.limits_in_force(c), *_worker_limits_in_force(c)], share, most)
+
     def limit_project(self, caller: Caller, limits: GivenLimits) -> Sequence[QuotaUse]:
         """Replace the limits of the caller's project; for a quota without one, that of every project holds."""
         self._database.write(
@@ -154,6 +161,23 @@ def _resources_in_use(c: Connection, scope: Scope, user: str) -> dict[str, float
             for name, amount in launch.each.items():
                 used[name] += launch.cpu * amount
     return {name: amount / 1000 if name == CPU else amount for name, amount in used.items()}
+
+
+def _worker_limits_in_force(c: Connection) -> Iterator[QuotaShare]:
+    """Yield the limits of what runs, of those who have something that runs."""
+    limits = store.worker_limits(c)
+    used: dict[WorkOwner, Counter[str]] = {}
+    for project, user, launch in launches.workers_of(c, PLATFORM) if limits else ():
+        for owner in {WorkOwner(project, WHOLE_PROJECT), WorkOwner(project, user)}:
+            count = used.setdefault(owner, Counter())
+            count[WORKERS] += launch.cpu
+            count.update({name: launch.cpu * amount for name, amount in launch.each.items()})
+    for owner, count in used.items():
+        for counted, name, amount in limits.on(owner):
+            if counted == owner:
+                unit = 1000 if name == CPU else 1
+                quota = name if name == WORKERS else f"resources.{name}"
+                yield QuotaShare(owner.project, owner.user, quota, amount // unit, count[name] / unit)
 
 
 def _require_member(c: Connection, caller: Caller, user: str) -> None:
