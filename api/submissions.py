@@ -1,6 +1,5 @@
 """Submission of simulations: parsing of JSON, forms and references to uploads; responses at once, later or streamed."""
 
-import hashlib
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from api.blueprint import json_response
 from api.body import base_name, chunks_of, json_object, parse_json, raw_body, validated
 from api.context import analysis_services, caller, catalogue_services, context, file_services, submission_services
 from api.negotiation import choose
+from api.request_digests import submission_digest
 from api.schemas.fields import WholeOrAutoField
 from api.schemas.models import MOST_CHECKS
 from api.schemas.simulations import SimulationSchema
@@ -163,12 +163,6 @@ def receive() -> tuple[Submission, Model | None]:
     )
 
 
-def digest_of(submission: Submission, model: Model | None) -> str:
-    """Return the digest of a request's meaning; equal forms have equal digests although their boundaries differ."""
-    request_content = {"submission": msgspec.to_builtins(submission), "model": model and model.digest}
-    return hashlib.sha256(msgspec.json.encode(request_content, order="deterministic")).hexdigest()
-
-
 def first_answer(simulation: Simulation) -> Simulation:
     """Return a simulation as it was when it was accepted, so that a replayed request gets the first response again."""
     return replace(
@@ -216,7 +210,7 @@ def submit(
         require_free_stream()
     if submission.dry_run:
         return json_response(dry_run(submission, model))
-    digest = digest_of(submission, model) if key else None
+    digest = submission_digest(submission, model.digest if model else None) if key else None
     id, replayed = submission_services().simulations.accept(
         caller(), submission, model=model, key=key, request_digest=digest
     )

@@ -1,6 +1,5 @@
 """Routes /v1/comparisons: request, list, verdicts, events, joining models, cancellation, retry and deletion."""
 
-import hashlib
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ from api.body import json_body, validated
 from api.context import caller
 from api.context import comparison_services as services
 from api.paging import LINK, numbered_page, page
+from api.request_digests import comparison_digest
 from api.schemas.comparison_requests import (
     ComparisonListQuery,
     ComparisonRequestSchema,
@@ -87,7 +87,7 @@ def create_comparison(headers: dict[str, Any]) -> Response:
     test decides whether more are needed. Its error rate holds whenever it stops.
     """
     request = msgspec.convert(validated(ComparisonRequestSchema(), json_body()), ComparisonRequest)
-    digest = hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()
+    digest = comparison_digest(request)
     key = headers.get("idempotency_key")
     try:
         comparison, replayed = services().comparisons.create(

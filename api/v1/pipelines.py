@@ -1,6 +1,5 @@
 """Routes /v1/pipelines: request, list, steps, events, cancellation, running again and deletion."""
 
-import hashlib
 from typing import Literal
 
 import msgspec
@@ -11,6 +10,7 @@ from api.body import json_body, validated
 from api.context import caller
 from api.context import pipeline_services as services
 from api.paging import LINK, page
+from api.request_digests import pipeline_digest
 from api.schemas.comparison_requests import ComparisonRequestSchema
 from api.schemas.pipelines import (
     PipelineListQuery,
@@ -153,7 +153,7 @@ def create_pipeline(headers: dict[str, str]) -> Response:
     body = msgspec.convert(validated(PipelineRequestSchema(), json_body()), _PipelineBody)
     steps = [parse_step(step) for step in body.steps]
     request = PipelineRequest(steps=steps, name=body.name, labels=body.labels, fresh=body.fresh)
-    digest = hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()
+    digest = pipeline_digest(request)
     key = msgspec.convert(headers, _CreateHeaders).idempotency_key
     id, replayed = services().pipelines.create(caller(), request, key=key, request_digest=f"pipeline:{digest}")
     try:

@@ -9,10 +9,10 @@ from sqlalchemy import text
 
 from common.errors import Invalid, NameTaken, NotPermitted, Unauthorized, UnknownProject, UnknownToken, UnknownUser
 from core.domain.access.credentials import PREFIX, is_well_formed, new_credential
-from core.domain.access.identities import UserIdentity
+from core.domain.access.identities import FIRST_OPERATOR, UserIdentity
 from core.domain.access.roles import VERBS, AccessRole, Verb
 from core.domain.access.scopes import DEFAULT_PROJECT, Caller
-from core.services.access.accounts import FIRST_OPERATOR, Accounts, NewToken
+from core.services.access.accounts import Accounts, NewToken
 from core.services.access.authentication import LIFETIME, UserAuthentication
 from core.services.access.browser_sessions import BrowserSessions
 from core.store.database import Database

@@ -12,10 +12,12 @@ from enum import StrEnum
 from common.errors import Invalid, NotPermitted, UnknownProject
 from core.domain.access.name_patterns import ALL_NAMES, NamePatterns
 from core.domain.access.roles import VERBS, AccessRole, Verb
-from core.domain.access.scopes import IN_CLOSED, NOWHERE, Caller, Scope
+from core.domain.access.scopes import IN_CLOSED, LOCAL_CALLER, NOWHERE, Caller, Scope
 
 #: Names of projects and users: DNS labels (RFC 1123, section 2.1) of at most 40 characters.
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
+#: User with whom a platform with accounts begins.
+FIRST_OPERATOR = "operator"
 #: Roles that members of a project have; an operator is one of the platform.
 MEMBERS = (AccessRole.VIEWER, AccessRole.SUBMITTER, AccessRole.MAINTAINER)
 
@@ -109,7 +111,9 @@ class UserIdentity:
         if self.grant.patterns:
             verbs -= {Verb.ADMINISTER, Verb.OPERATE}
         limited = self.grant != Grant()
-        principal = f"user:{self.user}" if self.user else "local"
+        # The first operator's token is that of the platform before it had accounts, and so are its idempotency keys.
+        local = self.user in ("", FIRST_OPERATOR)
+        principal = LOCAL_CALLER.principal if local else f"user:{self.user}"
         return Caller(
             scope, principal, address, verbs, self.user, limited, self.credential, patterns=self.grant.patterns
         )

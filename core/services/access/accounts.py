@@ -9,7 +9,14 @@ from datetime import UTC, datetime
 from common.errors import Invalid, NameTaken, NotPermitted, Unauthorized, UnknownProject, UnknownToken, UnknownUser
 from common.ids import new_id
 from core.domain.access.credentials import INVITATION_PREFIX, digest_of, is_well_formed, new_credential
-from core.domain.access.identities import LEGACY_USER, MEMBERS, ProjectState, check_gives, check_name
+from core.domain.access.identities import (
+    FIRST_OPERATOR,
+    LEGACY_USER,
+    MEMBERS,
+    ProjectState,
+    check_gives,
+    check_name,
+)
 from core.domain.access.name_patterns import ALL_NAMES, NamePatterns
 from core.domain.access.roles import AccessRole, Verb
 from core.domain.access.scopes import DEFAULT_PROJECT, NOWHERE, Caller
@@ -20,8 +27,6 @@ from core.store.database import Connection, Database
 
 #: Seconds for which an invitation can be used.
 INVITATION_LIFE = 7 * 86_400.0
-#: The operator that a platform begins with.
-FIRST_OPERATOR = "operator"
 #: Names that nobody gets: they mean something where names of users are shown.
 RESERVED_NAMES = frozenset({"local", "platform", LEGACY_USER})
 #: Name of the token that the operator has set himself.
