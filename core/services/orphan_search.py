@@ -7,10 +7,14 @@ INTERVAL = 3600.0
 
 
 class OrphanSearch:
-    """Clock of one service's searches. The first is due at once: the process before may have been killed."""
+    """Clock of one service's searches. The first is due at once: the process before may have been killed.
 
-    def __init__(self, interval: float = INTERVAL) -> None:
+    ``interval``: seconds between two; ``first``: between the first two, if that is another time.
+    """
+
+    def __init__(self, interval: float = INTERVAL, *, first: float | None = None) -> None:
         self._interval = interval
+        self._next = interval if first is None else first
         self._due_at = 0.0
 
     def begin(self) -> bool:
@@ -18,5 +22,5 @@ class OrphanSearch:
         now = time.monotonic()
         if now < self._due_at:
             return False
-        self._due_at = now + self._interval
+        self._due_at, self._next = now + self._next, self._interval
         return True

@@ -271,6 +271,15 @@ def stored_of(c: Connection, simulation: str) -> int:
     return int(c.scalar(_STORED_OF, {"i": simulation}) or 0)
 
 
+#: What processes of an earlier version leave out: the bytes of what they end or register. Files of versions whose
+#: source names a bucket or a manifest may be in a bucket, and cost nothing.
+_SIZING_STATEMENTS = (
+    "UPDATE simulations SET stored_bytes=(" + _STORED_OF.text.replace(":i", "simulations.id") + ")"
+    " WHERE project=:p AND ended_at IS NOT NULL AND deleted_at IS NULL AND stored_bytes=0",
+    "UPDATE dataset_versions SET stored_bytes=bytes WHERE project=:p AND state='ready' AND stored_bytes=0 AND bytes>0"
+    " AND source NOT LIKE '%\"s3\"%' AND source NOT LIKE '%\"manifest\"%'",
+)
+
 #: Queries of the use of one project: user, simulations that are queued, tasks, bytes. For the project as a whole what
 #: users have in common counts once: models and datasets by their digests, uploads by their objects.
 _QUEUE_QUERY = (
@@ -305,7 +314,7 @@ def _queries(whole: bool) -> list[str]:
         _QUEUE_QUERY.format(user=by("submitted_by")),
         _RESULTS_QUERY.format(user=by("submitted_by")),
         _CONTENTS_QUERY.format(user=by("made_by"), size="size", table=_MODELS, where=""),
-        _CONTENTS_QUERY.format(user=by("made_by"), size="bytes", table="dataset_versions", where=_KEPT_VERSION),
+        _CONTENTS_QUERY.format(user=by("made_by"), size="stored_bytes", table="dataset_versions", where=_KEPT_VERSION),
         _UPLOADS_QUERY.format(user=by("u.caller")),
     ]
 
@@ -314,6 +323,8 @@ def recount(c: Connection, scope: Scope) -> int:
     """Count the use of a project again; return by how much it had drifted, summed over quotas and users."""
     project = scope.owner
     charge_nothing = {"charged": project, "user": WHOLE_PROJECT, **dict.fromkeys(_COLUMNS, 0)}
+    for sizing in _SIZING_STATEMENTS:  # before the row of the project is locked, as all transactions do
+        c.execute(text(sizing), {"p": project})
     c.execute(_CHARGE, charge_nothing)  # locks the row: who changes what is counted waits, or has committed
     counted: dict[str, list[int]] = {WHOLE_PROJECT: [0, 0, 0]}
     for whole in (True, False):

@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two recounts of a process, which read all that is counted.
 RECOUNT = 86_400.0
+#: Seconds from the first recount of a process to its second: processes of an earlier version, which may run beside it
+#: for minutes after an upgrade, count nothing of what they do.
+SECOND_RECOUNT = 1_800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Quotas:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._recount = OrphanSearch(RECOUNT)
+        self._recount = OrphanSearch(RECOUNT, first=SECOND_RECOUNT)
 
     def of_project(self, caller: Caller) -> Sequence[QuotaUse]:
         """Return the limits in force in the caller's project, and their use."""
@@ -125,7 +128,7 @@ class Quotas:
         return self.of_every_project()
 
     def sweep(self) -> int:
-        """Once a day, and first soon after the start, count again; return by how much the counts had drifted."""
+        """Soon after the start, half an hour later and once a day, count again; return by how much it had drifted."""
         return self.recount() if self._recount.begin() else 0
 
     def last_drift(self) -> int:
