@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from core.store.database import CONNECTING, Database
 from core.store.migrate import migrate
 from core.store.tables import executors, metadata, ranges
 from tests.databases import postgres_url
+from tests.waiting import until
 
 PROCESS_COUNT = 4
 
@@ -41,6 +43,28 @@ def test_concurrent_migrations_of_one_database_all_succeed(
             assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     finally:
         database.close()
+
+
+def test_a_migration_that_is_deadlocked_with_a_process_of_before_is_made_again(
+    postgres: str, request: pytest.FixtureRequest
+) -> None:
+    url = postgres_url(postgres, request.node.nodeid, migrated=False)
+    database, before = Database(url), Database(url)
+    migrate(database, "0020")
+    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation='idempotency'::regclass")
+    with before.engine.connect() as other, ThreadPoolExecutor(1) as thread:
+        other.execute(text("SET deadlock_timeout='60s'"))  # the migration notices first, and is the one that ends
+        other.execute(text("LOCK TABLE idempotency IN ROW SHARE MODE"))
+        migration = thread.submit(migrate, database)
+        with before.read() as observer:  # 0021 changes the table of imports, then that of keys
+            until(lambda: observer.scalar(waiting) == 1)
+        other.execute(text("SELECT count(*) FROM model_imports"))
+        other.rollback()
+        migration.result(timeout=120)
+    with database.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    database.close()
+    before.close()
 
 
 @pytest.fixture
