@@ -51,6 +51,8 @@ GROUPS: Mapping[str, str] = {
     "tests/system/test_stalled_requests.py": "uploads",
     "tests/system/test_long_chaos.py[sqlite]": "chaos on SQLite",
     "tests/system/test_long_chaos.py[postgresql]": "chaos on PostgreSQL",
+    "tests/system/test_release_upgrades.py[sqlite]": "release on SQLite",
+    "tests/system/test_release_upgrades.py[postgresql]": "release on PostgreSQL",
     "tests/contracts/test_scs_hot_objects.py": "scs",
     "tests/contracts/test_scs_http.py": "scs",
     "tests/contracts/test_scs_fuzzing.py": "scs",
