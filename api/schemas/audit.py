@@ -2,11 +2,13 @@
 
 from marshmallow import fields
 
-from api.schemas.fields import LARGEST_COUNTED, Choice, Open, Strict, Text, Whole
+from api.schemas.fields import Choice, Open, Strict, Text, Whole
 from api.schemas.members import array, boolean, documents, integer, moment, string
-from api.schemas.pages import NumberedPageSchema
+from api.schemas.pages import PageSchema
 from core.domain.access.audit import AuditOutcome
 
+#: Ids of entries, also of those that an earlier version has numbered.
+ENTRY_ID = r"^[0-9a-z]{26}$"
 _OUTCOMES = [outcome.value for outcome in AuditOutcome]
 
 
@@ -18,7 +20,7 @@ def _time(description: str) -> fields.AwareDateTime:
 class AuditQuery(Strict):
     """Entries of the audit log that are asked for."""
 
-    after = Whole(0, LARGEST_COUNTED, text=True, description="Cursor: the `next` of the previous page.")
+    after = Text(ENTRY_ID, longest=26, description="Cursor: the `next` of the previous page.")
     limit = Whole(1, 1000, text=True, load_default=100, description="Most entries per page.")
     since = _time("Not older than this time.")
     until = _time("Older than this time.")
@@ -38,7 +40,7 @@ class AuditQuery(Strict):
 class AuditEntrySchema(Open):
     """An entry of the audit log."""
 
-    id = integer("Number of the entry, which grows with each.")
+    id = string("Id of the entry.")
     at = moment("When it was recorded.")
     project = string("The project in which it was done; null: none.", allow_none=True)
     user = string("Who did it; null: not known.", allow_none=True)
@@ -55,7 +57,7 @@ class AuditEntrySchema(Open):
     affected = array(fields.String(), "What else was made or changed.")
 
 
-class AuditPageSchema(NumberedPageSchema):
+class AuditPageSchema(PageSchema):
     """A page of the audit log."""
 
     items = documents(AuditEntrySchema, "The entries, newest first.")

@@ -206,7 +206,9 @@ class SimulationSchema(Open):
         "Why it waits, what is done before it runs, or why it ended in this state; null if there is nothing to say.",
         allow_none=True,
     )
-    position = integer("Position in the queue, from 1; null unless it is queued.", allow_none=True)
+    position = integer(
+        "Position in the queue, from 1, among those of its project; null unless it is queued.", allow_none=True
+    )
     next_attempt_at = moment(
         "After a failed attempt: the earliest time of the next; null if none is due.", allow_none=True
     )

@@ -30,7 +30,7 @@ class _AuditListQuery(msgspec.Struct):
     """The query as its schema has accepted it."""
 
     limit: int
-    after: int | None = None
+    after: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     user: str | None = None
@@ -71,7 +71,7 @@ def _scope() -> Scope:
 
 def _entry(row: AuditRow) -> dict[str, object]:
     return {
-        "id": row.id,
+        "id": row.shown_id,
         "at": datetime.fromtimestamp(row.at, UTC),
         "project": row.project or None,
         "user": row.user or None,

@@ -131,7 +131,7 @@ class AuditFilters(ActFilters, total=False):
 class RecordedAct(Record, frozen=True, kw_only=True):
     """An entry of the audit log; ``outsider``: by an operator who is not a member; ``times``: number of equal acts."""
 
-    id: int
+    id: str
     at: datetime
     act: str
     outcome: str

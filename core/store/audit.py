@@ -2,18 +2,26 @@
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from sqlalchemy import Connection, delete, func, or_, select, text, tuple_
 
+from common.ids import new_id
 from core.domain.access.audit import AuditEntry, AuditFilter
 from core.domain.access.scopes import Scope
 from core.store.owned import within
 from core.store.rows import StoredRow, columns_of, read_rows
 from core.store.tables import audit
 
+#: Characters of an id, and how those begin that are numbers: others do not after the first second of 1970.
+ID_LENGTH, NUMBER_BEGIN = 26, "00000000"
+
 
 class AuditRow(StoredRow, frozen=True, gc=False):
-    """An entry. ``times``: how many equal acts it stands for."""
+    """An entry. ``times``: how many equal acts it stands for.
+
+    ``id`` orders entries of the same time. It counts those of all projects, so it is shown to nobody.
+    """
 
     id: int
     at: float
@@ -30,13 +38,19 @@ class AuditRow(StoredRow, frozen=True, gc=False):
     times: int
     request: str
     affected: str
+    entry: str | None
+
+    @property
+    def shown_id(self) -> str:
+        """The id by which it is known outside; of an entry that an earlier version has written, the one it had."""
+        return self.entry or f"{self.id:0{ID_LENGTH}}"
 
 
 #: In words, which takes a quarter less time than `insert(audit)`: every act waits for it.
 _INSERT = text(
     'INSERT INTO audit (at, project, "user", outsider, credential, address, act, subject, outcome, status, problem,'
-    " times, request, affected) VALUES (:at, :project, :user, :outsider, :credential, :address, :act, :subject,"
-    " :outcome, :status, :problem, :times, :request, :affected)"
+    " times, request, affected, entry) VALUES (:at, :project, :user, :outsider, :credential, :address, :act, :subject,"
+    " :outcome, :status, :problem, :times, :request, :affected, :entry)"
 )
 _COLUMNS = columns_of(audit, AuditRow)
 _SEARCHED_COLUMNS = (audit.c.user, audit.c.act, audit.c.subject, audit.c.address, audit.c.affected)
@@ -56,10 +70,11 @@ def _values(entry: AuditEntry, times: int, now: float) -> dict[str, object]:
     }
     end = {"outcome": entry.outcome.value, "status": entry.status, "problem": entry.problem}
     where = {"project": entry.project, "address": entry.address, "request": entry.request}
-    return {"at": now, "times": times, **who, **what, **end, **where}
+    entry_id = new_id(datetime.fromtimestamp(now, UTC))
+    return {"entry": entry_id, "at": now, "times": times, **who, **what, **end, **where}
 
 
-def page(c: Connection, scope: Scope, asked: AuditFilter, *, after: int | None, limit: int) -> list[AuditRow]:
+def page(c: Connection, scope: Scope, asked: AuditFilter, *, after: str | None, limit: int) -> list[AuditRow]:
     """Return entries, newest first, older than the entry ``after``."""
     query = select(*_COLUMNS).where(within(audit, scope))
     if asked.since is not None:
@@ -83,10 +98,12 @@ def page(c: Connection, scope: Scope, asked: AuditFilter, *, after: int | None, 
             or_(*(func.lower(column).contains(word.lower(), autoescape=True) for column in _SEARCHED_COLUMNS))
         )
     if after is not None:
-        at = c.scalar(select(audit.c.at).where(within(audit, scope), audit.c.id == after))
-        if at is None:  # it was too old meanwhile, and so is what follows
+        numbered = after.startswith(NUMBER_BEGIN) and after.isdecimal()
+        named = audit.c.id == int(after) if numbered else audit.c.entry == after
+        place = c.execute(select(audit.c.at, audit.c.id).where(within(audit, scope), named)).first()
+        if place is None:  # it was too old meanwhile, and so is what follows
             return []
-        query = query.where(tuple_(audit.c.at, audit.c.id) < (at, after))
+        query = query.where(tuple_(audit.c.at, audit.c.id) < (place.at, place.id))
     return read_rows(c.execute(query.order_by(audit.c.at.desc(), audit.c.id.desc()).limit(limit)), AuditRow)
 
 

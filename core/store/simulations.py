@@ -1,7 +1,7 @@
 """Simulations and their stages in SQL. `move` is the only function that changes a state."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -36,7 +36,7 @@ from core.store.claims import Claims
 from core.store.owned import OwnedQuery, within
 from core.store.recording import note
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
-from core.store.tables import simulations, stages
+from core.store.tables import LISTED_ROWS, simulations, stages
 
 
 class SimulationRow(StoredRow, frozen=True, gc=False):
@@ -159,7 +159,12 @@ _CONCLUDE = text(
 _UNENDED_STATES = text("SELECT id, state FROM simulations WHERE state IN :states").bindparams(
     bindparam("states", expanding=True)
 )
-_QUEUED_BETWEEN = text("SELECT count(*) FROM simulations WHERE state='queued' AND id>=:from AND id<:to")
+#: From the index of lists alone. Those of other projects are not counted: their number is theirs, although they may
+#: run first.
+_QUEUED_BETWEEN = text(
+    "SELECT count(*) FROM simulations"
+    f" WHERE project=:project AND state='queued' AND id>=:from AND id<:to AND {LISTED_ROWS}"
+)
 _COUNTS = text(
     "SELECT s.simulation_id AS id, coalesce(sum(s.total), 0) AS total,"
     " coalesce(sum((SELECT sum(cursor-start) FROM ranges WHERE stage_id=s.id)), 0) AS done,"
@@ -503,13 +508,17 @@ def respecify(c: Connection, scope: Scope, id: str, spec: Mapping[str, object]) 
     scheduling_changes.add(c, id)
 
 
-def positions(c: Connection, ids: Iterable[str]) -> dict[str, int]:
-    """Return the position in the queue, from 1, of each of these queued simulations: one pass over those before."""
-    position, before = 1, ""
+def positions(c: Connection, queued: Mapping[str, str]) -> dict[str, int]:
+    """Return the position, from 1, of queued simulations among those of their project: one pass over those before.
+
+    ``queued``: the project of each, by id.
+    """
     found: dict[str, int] = {}
-    for id in sorted(ids):
-        position += int(c.scalar(_QUEUED_BETWEEN, {"from": before, "to": id}) or 0)
-        found[id], before = position, id
+    for project in sorted(set(queued.values())):
+        position, before = 1, ""
+        for id in sorted(id for id, owner in queued.items() if owner == project):
+            position += int(c.scalar(_QUEUED_BETWEEN, {"project": project, "from": before, "to": id}) or 0)
+            found[id], before = position, id
     return found
 
 

@@ -848,8 +848,10 @@ audit = Table(
     Column("times", Integer, nullable=False, server_default="1"),  # number of equal acts
     Column("request", Text, nullable=False, server_default=""),  # joins the entries of a request
     Column("affected", Text, nullable=False, server_default=""),  # JSON: further subjects; empty: none
+    Column("entry", Text),  # id that is shown, as `id` counts the acts of all projects; null: of an earlier version
     Index("audit_of_project", "project", "at", "id"),
     Index("audit_of_all", "at", "id"),
+    Index("audit_entry", "entry"),
     sqlite_autoincrement=True,
 )
 

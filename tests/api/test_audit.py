@@ -45,7 +45,7 @@ def test_an_act_is_recorded_with_who_what_where_and_which_token(team: People) ->
     id = submit(team, environ_base={"REMOTE_ADDR": "192.0.2.7"}).json["id"]
     [entry] = entries(team, act="create_simulation")
     token = team.ask("red submitter", "GET", "/v1/session").json["token"]["id"]
-    assert entry["id"] > 0 and entry["at"] and entry["request"]
+    assert len(entry["id"]) == 26 and entry["at"] and entry["request"]
     expected = {
         "project": "red",
         "user": "operator",

@@ -128,21 +128,43 @@ def test_entries_are_read_by_scope_and_filter(audit: Audit, database: Database, 
 def test_pages_and_the_export_have_every_entry_once(audit: Audit) -> None:
     for number in range(25):
         audit.observe(replace(ACT, subject=f"users/{number}"))
-    seen: list[int] = []
-    after: int | None = None
+    seen: list[str] = []
+    after: str | None = None
     while True:
         found, after = audit.page(PLATFORM, AuditFilter(), after=after, limit=7)
-        seen += [row.id for row in found]
+        seen += [row.shown_id for row in found]
         if after is None:
             break
     assert len(seen) == 25 and seen == sorted(set(seen), reverse=True)
-    assert [row.id for rows in audit.export(PLATFORM, AuditFilter()) for row in rows] == seen
+    assert [row.shown_id for rows in audit.export(PLATFORM, AuditFilter()) for row in rows] == seen
+
+
+def test_entries_that_an_earlier_version_has_numbered_are_paged_with_others(audit: Audit, database: Database) -> None:
+    for number in range(6):
+        audit.observe(replace(ACT, subject=f"users/{number}"))
+        audit.flush()
+    database.write(lambda c: c.execute(text("UPDATE audit SET entry=NULL WHERE id<=3")) and None)
+    seen: list[str] = []
+    after: str | None = None
+    while True:
+        found, after = audit.page(PLATFORM, AuditFilter(), after=after, limit=1)
+        seen += [row.shown_id for row in found]
+        if after is None:
+            break
+    assert len(set(seen)) == 6 and seen[3:] == [f"{number:026}" for number in (3, 2, 1)]
+
+
+def test_no_id_says_how_much_other_projects_do(audit: Audit) -> None:
+    for number, project in enumerate(("red", "blue", "blue", "red")):
+        audit.observe(replace(ACT, project=project, subject=f"users/{number}"))
+        audit.flush()
+    assert [row.shown_id.isdecimal() for row in page(audit, Scope("red"))] == [False, False]
 
 
 def test_a_cursor_of_another_project_leads_nowhere(audit: Audit) -> None:
     audit.observe(replace(ACT, project="red"))
     audit.observe(replace(ACT, project="blue"))
-    newest = page(audit, Scope("blue"))[0].id
+    newest = page(audit, Scope("blue"))[0].shown_id
     assert audit.page(Scope("red"), AuditFilter(), after=newest, limit=9) == ([], None)
 
 

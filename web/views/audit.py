@@ -46,7 +46,7 @@ class ShownAuditEntries(msgspec.Struct, frozen=True):
     """A page of entries."""
 
     items: list[ShownAuditEntry]
-    next: int | None = None
+    next: str | None = None
 
 
 @blueprint.get("")
@@ -68,7 +68,7 @@ def show() -> str:
         ),
         ShownAuditEntries,
     )
-    following = msgspec.structs.replace(asked, after=str(found.next)) if found.next is not None else None
+    following = msgspec.structs.replace(asked, after=found.next) if found.next is not None else None
     return render_template(
         "operations/audit.html",
         entries=found.items,

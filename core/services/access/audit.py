@@ -70,13 +70,13 @@ class Audit:
         self.flush(every=True)
 
     def page(
-        self, scope: Scope, asked: AuditFilter, *, after: int | None, limit: int
-    ) -> tuple[Sequence[AuditRow], int | None]:
+        self, scope: Scope, asked: AuditFilter, *, after: str | None, limit: int
+    ) -> tuple[Sequence[AuditRow], str | None]:
         """Write what waits in this process; return entries of a scope, newest first, and the next cursor."""
         self.flush()
         with self._database.read() as c:
             rows = store.page(c, scope, asked, after=after, limit=limit + 1)
-        return rows[:limit], rows[limit - 1].id if len(rows) > limit else None
+        return rows[:limit], rows[limit - 1].shown_id if len(rows) > limit else None
 
     def export(self, scope: Scope, asked: AuditFilter) -> Iterator[Sequence[AuditRow]]:
         """Yield all entries of a scope, newest first."""

@@ -219,7 +219,7 @@ class Simulations:
     def _simulations(self, c: Connection, rows: Sequence[store.SimulationRow]) -> builtins.list[Simulation]:
         """Return the simulations of rows, with a number of queries that does not grow with the rows."""
         counts = store.counts_of(c, [row.id for row in rows if not (row.headline or row.summary)])
-        waiting = [row.id for row in rows if row.state == State.QUEUED and not row.awaits_model]
+        waiting = {row.id: row.project for row in rows if row.state == State.QUEUED and not row.awaits_model}
         positions = store.positions(c, waiting)
         closed = executors.closed(c) if positions else {}
         held = quota_holds(c, rows) if positions else {}
