@@ -56,6 +56,7 @@ GROUPS: Mapping[str, str] = {
     "tests/contracts/test_scs_hot_objects.py": "scs",
     "tests/contracts/test_scs_http.py": "scs",
     "tests/contracts/test_scs_fuzzing.py": "scs",
+    "tests/contracts/test_mirrored_projects.py": "mirrors",
     "tests/web/test_browser.py": "web",
     "tests/web/test_comparison_page.py": "web",
     "tests/web/test_counted_page.py": "web",

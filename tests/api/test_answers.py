@@ -100,9 +100,10 @@ def test_a_simulation_that_an_earlier_version_has_ended_has_an_answer(
     before = answer(client, id)
 
     def without_failures(c: Any) -> None:
-        summary = json.loads(c.scalar(text("SELECT summary FROM simulations")))
+        summary = json.loads(c.scalar(text("SELECT summary FROM simulations WHERE id=:id"), {"id": id}))
         del summary["failures"]
-        c.execute(text("UPDATE simulations SET headline=NULL, summary=:summary"), {"summary": json.dumps(summary)})
+        stored = {"id": id, "summary": json.dumps(summary)}
+        c.execute(text("UPDATE simulations SET headline=NULL, summary=:summary WHERE id=:id"), stored)
 
     platform.database.write(without_failures)
     assert answer(client, id) == before

@@ -14,7 +14,8 @@ from core.domain.submissions.submission import Submission
 from core.services.platform import Platform
 from runtimes.harness.evaluator.tasks import BY_SCENARIO
 from tests.api.answers import MODEL, problem
-from tests.api.conftest import LeasingWorker, unended
+from tests.api.conftest import LeasingWorker
+from tests.dispatching import unended
 from tests.waiting import until
 
 Check = Callable[[FlaskClient, str], Any]
