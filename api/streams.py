@@ -15,6 +15,7 @@ from api.context import caller, context, identity
 from api.context import submission_services as services
 from api.stream_slots import StreamOwner
 from common.errors import (
+    NotFound,
     NotPermitted,
     PlatformError,
     ProjectRequired,
@@ -120,16 +121,24 @@ def _stream_owner() -> StreamOwner | None:
     return StreamOwner(caller().scope.project or "", caller().user, page=identity().by == "session")
 
 
-def still_permitted() -> Callable[[], None]:
-    """Return the check that this request would be let in now as it was; it raises Unauthorized or NotPermitted."""
+def still_permitted(check_readable: Callable[[], None] | None = None) -> Callable[[], None]:
+    """Return the check that this request would be answered now as it was; it raises the error that it would get.
+
+    ``check_readable``: of what it reads from another project, as `EventLog.readability` returns it.
+    """
     identification, environ, acting = context().identification, dict(request.environ), caller()
+    project = acting.scope.project
     needed = Verb.READ if Verb.READ in acting.verbs else Verb.SUBMIT
 
     def check() -> None:
         identity = identification.identify(environ)
         if identity is None:
             raise Unauthorized
-        identity.act_in(acting.scope.project).require(needed)
+        identity.act_in(project).require(needed)
+        if project and project not in identity.projects and identification.project_state(project) is None:
+            raise UnknownProject  # an operator's, where it was deleted
+        if check_readable is not None:
+            check_readable()
 
     return check
 
@@ -148,7 +157,7 @@ def while_permitted(chunks: Iterator[bytes], check: Callable[[], None]) -> Itera
             finally:
                 MAY_GO_ON.set(None)
             yield chunk
-    except (StopIteration, Unauthorized, NotPermitted, ProjectRequired, UnknownProject):
+    except (StopIteration, Unauthorized, NotPermitted, ProjectRequired, NotFound):
         return
     except StoreUnavailable as error:
         logger.warning("API: a stream ends, because its caller cannot be checked: %s", error.detail)
@@ -158,11 +167,19 @@ def while_permitted(chunks: Iterator[bytes], check: Callable[[], None]) -> Itera
 
 
 def stream(
-    chunks: Iterator[bytes], media_type: str, *, status: int = 200, headers: Mapping[str, str] | None = None
+    chunks: Iterator[bytes],
+    media_type: str,
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    check_readable: Callable[[], None] | None = None,
 ) -> Response:
-    """Answer with chunks as they arrive; the iterator is closed when the client disconnects, or may have no more."""
+    """Answer with chunks as they arrive; the iterator is closed when the client disconnects, or may have no more.
+
+    ``check_readable``: see `still_permitted`.
+    """
     if context().identification.accounts:
-        chunks = while_permitted(chunks, still_permitted())
+        chunks = while_permitted(chunks, still_permitted(check_readable))
     body = () if request.method == "HEAD" else stream_slots.held(chunks)
     return Response(
         body, status, headers={**STREAM_HEADERS, **(headers or {})}, content_type=media_type, direct_passthrough=True
@@ -178,4 +195,5 @@ def stream_events(log: EventLog, id: str, query: Mapping[str, Any], headers: Map
     if after and log.ended(caller(), id, after):
         return empty_response(204, STREAM_HEADERS)
     require_free_stream()
-    return stream(encode_events(log.follow(caller(), id, after, context().heartbeat)), SSE)
+    chunks = encode_events(log.follow(caller(), id, after, context().heartbeat))
+    return stream(chunks, SSE, check_readable=log.readability(caller(), id))

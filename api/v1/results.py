@@ -61,7 +61,9 @@ def follow(id: str, skip: int, format: str) -> Response:
     """Stream results in order of arrival until the simulation ends; the first ``skip`` results are left out."""
     require_free_stream()
     lines = mark_incomplete(services().results.follow(caller(), id, skip=skip, heartbeat=context().heartbeat))
-    return stream(encode_results(lines, skip) if format == "sse" else encode_heartbeats(lines), STREAM_FORMATS[format])
+    chunks = encode_results(lines, skip) if format == "sse" else encode_heartbeats(lines)
+    check_readable = services().results.events.readability(caller(), id)
+    return stream(chunks, STREAM_FORMATS[format], check_readable=check_readable)
 
 
 def table(id: str, selection: Selection, format: str) -> Response:
@@ -222,4 +224,5 @@ def get_simulation_logs(query: dict[str, Any], id: str) -> Response:
     lines = encode_heartbeats(lines if query["follow"] else read_ahead(lines))
     body = lines if query["raw"] else escaped(lines)
     headers = {"Content-Security-Policy": "sandbox", "Content-Disposition": "inline"}
-    return stream(body, "text/plain; charset=utf-8", headers=headers)
+    check_readable = services().results.events.readability(caller(), id)
+    return stream(body, "text/plain; charset=utf-8", headers=headers, check_readable=check_readable)

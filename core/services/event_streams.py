@@ -18,6 +18,8 @@ class NumberedRow(Protocol):
     """A row that numbers its events."""
 
     @property
+    def project(self) -> str: ...
+    @property
     def state(self) -> str: ...
     @property
     def event_seq(self) -> int: ...
@@ -55,6 +57,20 @@ class EventLog:
         with self._database.read() as c:
             row = self._find(c, caller.reading, id)
         return row.state in self._ended and row.event_seq <= after
+
+    def readability(self, caller: Caller, id: str) -> Callable[[], None] | None:
+        """Return the check that a row of another project is still shared with the caller's; it raises a NotFound.
+
+        None for a row of its own project, which is read as long as there is one.
+        """
+
+        def check() -> None:
+            with self._database.read() as c:
+                self._find(c, caller.reading, id)
+
+        with self._database.read() as c:
+            row = self._find(c, caller.reading, id)
+        return None if caller.scope.project in (None, row.project) else check
 
     def follow(self, caller: Caller, id: str, after: int = 0, heartbeat: float = 15.0) -> Iterator[Event | None]:
         """Yield events as they are inserted, None as a heartbeat; end after the final event, or a deletion.

@@ -23,7 +23,7 @@ from core.services.retention.bin import Bin
 from core.services.simulations.simulations import Simulations
 from core.services.uploads.models import Models
 from core.services.uploads.uploads import Uploads
-from core.store import accounts, owned_rows
+from core.store import accounts, owned_rows, shares
 from core.store.accounts import ProjectRow
 from core.store.database import Connection, Database
 
@@ -73,7 +73,10 @@ class ProjectEnds:
         return self._move(caller, ProjectState.OPEN, ProjectState.CLOSED)
 
     def delete(self, caller: Caller) -> None:
-        """Let nobody see the caller's project any more, and delete what it has. Raise ProjectOpen, Invalid."""
+        """Let nobody see the caller's project any more, and delete what it has. Raise ProjectOpen, Invalid.
+
+        Its shares end at once, those with it as well.
+        """
         self._move(caller, ProjectState.CLOSED, ProjectState.DELETED)
 
     def _move(self, caller: Caller, before: ProjectState, after: ProjectState) -> ProjectRow:
@@ -90,6 +93,8 @@ class ProjectEnds:
                 raise ProjectOpen(
                     f"The project {name} is {row.state}. Close it first: `windtunnel projects close {name}`."
                 )
+            if after is ProjectState.DELETED:
+                shares.forget_project(c, name)
             return row
 
         row = self._database.write(write)
