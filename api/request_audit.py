@@ -17,7 +17,7 @@ from api.identification import IDENTITY
 from api.streams import SSE
 from common.client_addresses import Network, address_of
 from common.errors import PlatformError
-from core.domain.access.audit import AuditEntry, AuditOutcome, subject_of
+from core.domain.access.audit import AuditEntry, AuditOutcome, sign_in_act, subject_of
 from core.domain.access.roles import Verb
 from core.domain.access.scopes import Caller
 from core.services.access.audit import Audit
@@ -115,7 +115,10 @@ def _entry_of(response: Response, recording: Recording | None) -> AuditEntry | N
             return None
         outcome = AuditOutcome.FAILED if status >= 500 else AuditOutcome.REFUSED
         joined = recording.request if recording is not None and recording.written else ""
-        return replace(act_at_hand(), outcome=outcome, status=status, problem=_problem(), request=joined)
+        act = act_at_hand()
+        if recording is not None and recording.tried:
+            act = sign_in_act(act, recording.tried, known=False)
+        return replace(act, outcome=outcome, status=status, problem=_problem(), request=joined)
     if recording.written if recording is not None else not (_is_file(response) or _is_outsider(_project())):
         return None
     return replace(act_at_hand(), outcome=AuditOutcome.UNCHANGED, status=status)

@@ -146,7 +146,7 @@ def get_sign_in_ways() -> Mapping[str, object]:
     "POST /sign-in/password",
     _SESSION,
     body={"application/json": PasswordSignInSchema},
-    errors=[TooManyPasswords, Unauthorized, *_ERRORS],
+    errors=[SignInRefused, TooManyPasswords, Unauthorized, *_ERRORS],
     verb=None,
 )
 def sign_in_with_password() -> Response:
@@ -164,7 +164,7 @@ def sign_in_with_password() -> Response:
     "POST /sign-in/invitation",
     _SESSION,
     body={"application/json": InvitationSignInSchema},
-    errors=[Unauthorized, *_ERRORS],
+    errors=[SignInRefused, Unauthorized, *_ERRORS],
     verb=None,
 )
 def sign_in_with_invitation() -> Response:

@@ -13,15 +13,19 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from common.ids import new_id
-from core.domain.access.audit import AuditEntry, entries_of
+from core.domain.access.audit import AuditEntry, entries_of, sign_in_act
 from core.store import audit
 
 T = TypeVar("T")
 _NOTED_KEY = "windtunnel.noted"
+_SIGNED_IN_KEY, _TRIED_KEY = "windtunnel.signed_in", "windtunnel.tried"
 
 
 class Recording:
-    """The entries of one request. ``describe`` returns its act, as far as it is known at that time."""
+    """The entries of one request. ``describe`` returns its act, as far as it is known at that time.
+
+    ``tried``: the user as whom the request tries to sign in; empty: as nobody, or nobody knows yet.
+    """
 
     def __init__(self, describe: Callable[[], AuditEntry]) -> None:
         self._describe = describe
@@ -29,6 +33,7 @@ class Recording:
         self._before: set[str] = set()
         self._inserts = False
         self.request = new_id(datetime.now(UTC))
+        self.tried = ""
         self.written = False
 
     def around(
@@ -46,7 +51,10 @@ class Recording:
                 result = work(c)
             finally:
                 del c.info[_NOTED_KEY]  # the connection serves others next
-            entries = entries_of(act, noted, self._before, first=first)
+                signed_in: str | None = c.info.pop(_SIGNED_IN_KEY, None)
+                self.tried = c.info.pop(_TRIED_KEY, self.tried)
+            done = act if signed_in is None else sign_in_act(act, signed_in, known=True)
+            entries = entries_of(done, noted, self._before, first=first)
             self._inserts = bool(entries)
             if entries:
                 audit.add(c, [(entry, 1) for entry in entries], now(c))
@@ -68,3 +76,21 @@ def note(c: Connection, subject: str) -> None:
     """Name something that this transaction makes or changes, such as ``models/<id>``, for the entry of its request."""
     if (noted := c.info.get(_NOTED_KEY)) is not None:
         noted.append(subject)
+
+
+def note_sign_in(c: Connection, user: str) -> None:
+    """Name the user who has shown in this transaction who he is: its entry is his."""
+    if _NOTED_KEY in c.info:
+        c.info[_SIGNED_IN_KEY] = user
+
+
+def note_known(c: Connection, user: str) -> None:
+    """Name the user as whom this transaction tries to sign in, for the entry of its refusal."""
+    if _NOTED_KEY in c.info:
+        c.info[_TRIED_KEY] = user
+
+
+def note_try(user: str) -> None:
+    """Name the user as whom the request at hand tries to sign in, as `note_known` does outside of a transaction."""
+    if (recording := CURRENT_RECORDING.get()) is not None:
+        recording.tried = user

@@ -93,6 +93,15 @@ def without_credentials(text: str) -> str:
     return _CREDENTIAL.sub("wt_...", text)
 
 
+def sign_in_act(act: AuditEntry, user: str, *, known: bool) -> AuditEntry:
+    """Return the act of a sign-in as a user. ``known``: he has shown that it is him; else nobody knows who has tried.
+
+    Both have the user as their subject, so that one search finds who came in as him and who did not.
+    """
+    subject = without_credentials(f"users/{user}")[:LONGEST_SUBJECT]
+    return replace(act, user=user if known else act.user, subject=subject)
+
+
 def entries_of(act: AuditEntry, noted: Sequence[str], before: AbstractSet[str], *, first: bool) -> list[AuditEntry]:
     """Return the entries of one transaction of a request.
 

@@ -24,6 +24,7 @@ from core.services.access.browser_sessions import lock_token
 from core.store import accounts as store
 from core.store.accounts import MemberRow, ProjectRow, TokenRow, UserRow
 from core.store.database import Connection, Database
+from core.store.recording import note_sign_in
 
 #: Seconds for which an invitation can be used.
 INVITATION_LIFE = 7 * 86_400.0
@@ -205,6 +206,7 @@ class Accounts:
 
         def owner(c: Connection) -> str:
             use_invitation(c, user, digest, self._database.now(c))
+            note_sign_in(c, user)
             return user
 
         return self._add(Caller(NOWHERE, user=user), asked, owner)

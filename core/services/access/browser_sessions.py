@@ -10,6 +10,7 @@ from core.domain.access.identities import UserIdentity
 from core.store import accounts as store
 from core.store.accounts import TokenRow
 from core.store.database import Connection, Database
+from core.store.recording import note_sign_in
 
 #: Seconds for which a session of a browser lasts.
 SESSION_LIFE = 30 * 86_400.0
@@ -52,6 +53,7 @@ def open_session(c: Connection, user: str, by: str, now: float, *, life: float =
     """Insert a session of a user who has shown that it is him; return its text. ``by``: how, for the list of his."""
     text = new_credential(SESSION_PREFIX)
     _add(c, text, user, now, {"expires_at": now + life, "name": f"browser, by {by}"})
+    note_sign_in(c, user)
     return text
 
 

@@ -13,6 +13,7 @@ from core.services.access.accounts import check_whole
 from core.store import accounts
 from core.store import sign_ins as store
 from core.store.database import Connection, Database
+from core.store.recording import note_sign_in
 from core.store.sign_ins import DeviceRow
 
 #: Seconds within which a code is approved and the token fetched, and the most codes at the same time.
@@ -99,12 +100,14 @@ class DeviceSignIns:
                 return DeviceState(row.state), "", ""
             if row.token_id is not None:
                 accounts.revoke(c, row.token_id, now)
-            if accounts.user(c, row.user) is None:
-                raise UnknownDevice  # who approved it has left
+            user = accounts.user(c, row.user)
+            if user is None or user.away_since is not None:
+                raise UnknownDevice  # who approved it has left, or his provider does not stand for him any more
             described = {"user": row.user, "name": row.client, "created_by": row.user, "created_at": now}
             identity = {"id": new_id(datetime.now(UTC)), "digest": digest_of(text)}
             added = accounts.add_token(c, identity | described | {"expires_at": now + DEVICE_TOKEN_LIFE})
             store.note_device_token(c, row.id, added.id)
+            note_sign_in(c, row.user)
             return DeviceState.APPROVED, row.user, text
 
         with self._database.read() as c:

@@ -27,6 +27,7 @@ from core.services.access.sign_ins import OpenedSession, begin, take
 from core.store import accounts
 from core.store import sign_ins as store
 from core.store.database import Connection, Database
+from core.store.recording import note, note_known, note_try
 from core.store.sign_ins import ProvidedUserRow, SignInKind
 
 logger = logging.getLogger(__name__)
@@ -103,7 +104,12 @@ class ProviderSignIns:
         """
         client = self._client(name)
         kind = SignInKind.PROVIDER
-        asked = self._database.write(lambda c: take(c, ticket, kind, self._database.now(c), ProviderTicket))
+        # Not durable, so that the sign-in has one entry: a provider takes its code once as well.
+        asked = self._database.write(
+            lambda c: take(c, ticket, kind, self._database.now(c), ProviderTicket), durable=False
+        )
+        if asked.user:
+            note_try(asked.user)
         if asked.provider != name or asked.state != answer.state:
             raise SignInRefused("This is the answer to another sign-in than the one of this browser. Begin it again.")
         client.check_issuer(answer.issuer)
@@ -158,6 +164,7 @@ class ProviderSignIns:
         known = store.provided_user(c, provider.name, person.subject)
         if known is not None:
             user = known.user
+            note_known(c, user)
             if asked.user not in ("", user):
                 raise SignInRefused(f"This person of {provider.shown} is another user here. Sign out there first.")
         else:
@@ -166,6 +173,7 @@ class ProviderSignIns:
         store.note_reading(c, provider.name, person.subject, person.refresh, now)
         store.set_away(c, user, None)
         give(c, provider, user, person, now)
+        note(c, f"users/{user}/providers/{provider.name}")
         life = SESSION_LIFE if person.refresh is not None else UNREAD_SESSION_LIFE
         return user, open_session(c, user, provider.name, now, life=life)
 

@@ -16,8 +16,10 @@ from core.domain.access.credentials import BROWSER_PREFIX, TICKET_PREFIX, digest
 from core.domain.access.password_attempts import PasswordAttempts
 from core.services.access.accounts import digest_of_invitation, use_invitation
 from core.services.access.browser_sessions import open_session
+from core.store import accounts
 from core.store import sign_ins as store
 from core.store.database import Connection, Database
+from core.store.recording import note, note_known, note_try
 from core.store.sign_ins import SignInKind
 
 #: Seconds within which a sign-in that has begun is answered, and the most of them at the same time.
@@ -65,8 +67,9 @@ class SignIns:
     def by_password(self, user: str, password: str, browser: str) -> OpenedSession:
         """Sign in with a password; ``browser``: what it has kept of an earlier sign-in, or empty.
 
-        Raise Unauthorized, or TooManyPasswords.
+        Raise Unauthorized, TooManyPasswords, or SignInRefused for who is away.
         """
+        note_try(user)
         digest = digest_of(browser) if is_well_formed(browser, BROWSER_PREFIX) else ""
         with self._database.read() as c:
             stored = store.password(c, user)
@@ -90,17 +93,20 @@ class SignIns:
                 store.know_browser(c, digest_of(kept), user, now)
             if renewed is not None:
                 store.set_password(c, user, renewed)
+            require_present(c, user)
             return open_session(c, user, "password", now)
 
         return OpenedSession(user, self._database.write(write), kept)
 
     def by_invitation(self, user: str, invitation: str) -> OpenedSession:
-        """Sign in once with an invitation, in order to choose another way. Raise Unauthorized."""
+        """Sign in once with an invitation, in order to choose another way. Raise Unauthorized, SignInRefused."""
+        note_try(user)
         digest = digest_of_invitation(invitation)
 
         def write(c: Connection) -> str:
             now = self._database.now(c)
             use_invitation(c, user, digest, now)
+            require_present(c, user)
             return open_session(c, user, "invitation", now)
 
         return OpenedSession(user, self._database.write(write))
@@ -122,14 +128,33 @@ class SignIns:
             known = store.passkey(c, passkeys.id_of(credential))
             if content.origin != origin or known is None:
                 raise Unauthorized("This passkey is none of a user of this platform. Sign in in another way.")
+            note_known(c, known.user)
             key = Passkey(known.id, known.public_key, known.sign_count)
             count = passkeys.verify_authentication(origin, content.challenge, credential, key)
             if not store.use_passkey(c, known.id, known.sign_count, count, now):
                 raise Unauthorized("This passkey was used at the same time. Try again.")
+            require_present(c, known.user)
+            note(c, f"users/{known.user}/passkeys/{known.id}")
             return known.user, open_session(c, known.user, "passkey", now)
 
         user, session = self._database.write(write)
         return OpenedSession(user, session)
+
+
+def require_present(c: Connection, user: str) -> None:
+    """Raise SignInRefused if a provider does not stand for a user any more, with what he does next.
+
+    Only for who has shown that it is him: it tells more about the user than others may know.
+    """
+    row = accounts.user(c, user)
+    if row is None or row.away_since is None:
+        return
+    names = " or ".join(one.provider for one in store.provided_users_of(c, user))
+    raise SignInRefused(
+        f"Your identity provider ({names}) does not stand for you any more, and all your tokens and sessions are"
+        " refused until it does. Sign in with it again. If it does not let you in, ask an operator of the platform to"
+        " remove it from your ways to sign in; then this way works again."
+    )
 
 
 def begin(c: Connection, ticket: str, kind: SignInKind, content: msgspec.Struct, now: float) -> None:
