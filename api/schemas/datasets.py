@@ -6,7 +6,7 @@ from typing import Any
 from marshmallow import ValidationError, fields, post_load, validates_schema
 
 from api import tus
-from api.schemas.fields import DIGEST, LINE, NAME, REFERENCE, ListField, Open, Strict, Text, Whole
+from api.schemas.fields import DIGEST, LINE, NAME, REFERENCE, Flag, ListField, Open, Strict, Text, Whole
 from api.schemas.members import array, boolean, dictionary, document, documents, integer, string
 from api.schemas.pages import NumberedPageSchema, PageQuery, PageSchema
 from common.errors import Invalid
@@ -209,6 +209,18 @@ class FilePageSchema(PageSchema):
     """A page of a version's files, by path."""
 
     items = documents(FileSchema, "The files of the page, by path.")
+
+
+class DatasetListQuery(PageQuery):
+    """Pagination of the list of datasets."""
+
+    # That of a built-in dataset is not a reference: `~` comes before it.
+    after = Text(LINE, longest=200, description="Cursor: the `next` of the previous page.")
+    shared = Flag(
+        text=True,
+        load_default=False,
+        description="Only those that other projects share with yours, named `owner/name`.",
+    )
 
 
 class FilePageQuery(PageQuery):

@@ -5,7 +5,19 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate, validates_schema
 
-from api.schemas.fields import CONNECTION, NAME, REFERENCE, Binary, CommaSeparated, Flag, ListField, Open, Strict, Text
+from api.schemas.fields import (
+    CONNECTION,
+    NAME,
+    REFERENCE,
+    SHARED_NAME,
+    Binary,
+    CommaSeparated,
+    Flag,
+    ListField,
+    Open,
+    Strict,
+    Text,
+)
 from api.schemas.members import array, boolean, dictionary, document, documents, integer, moment, string
 from api.schemas.pages import PageQuery, PageSchema
 from api.schemas.submissions import DryRunSchema
@@ -86,9 +98,14 @@ class ModelPageSchema(PageSchema):
 class ModelQuery(PageQuery):
     """Filters of the list of models."""
 
-    name = Text(NAME, longest=100, description="Only the versions of this name.")
+    name = Text(SHARED_NAME, longest=150, description="Only the versions of this name.")
     format = Text(NAME, longest=100, description="Only this format.")
     baseline = Flag(text=True, description="Only the models that ship with the platform; if false, only the others.")
+    shared = Flag(
+        text=True,
+        load_default=False,
+        description="Only those that other projects share with yours, named `owner/name`.",
+    )
 
 
 def _tags_as_text() -> CommaSeparated:

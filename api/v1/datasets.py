@@ -17,6 +17,7 @@ from api.negotiation import choose
 from api.paging import LINK, page
 from api.schemas.datasets import (
     ChangeSchema,
+    DatasetListQuery,
     DatasetPageSchema,
     DatasetSchema,
     DiffQuery,
@@ -65,11 +66,12 @@ CHUNK_LINES = 500
 
 
 @blueprint.operation("GET", Success(schema=DatasetPageSchema, description="A page of datasets.", headers=LINK))
-@blueprint.takes(PageQuery)
+@blueprint.takes(DatasetListQuery)
 def list_datasets(query: dict[str, Any]) -> Response:
     """List datasets
 
-    Built-in datasets first, then by name, each at its latest version.
+    Built-in datasets first, then by name, each at its latest version. With `shared`, what other projects share with
+    yours, by owner and name.
     """
     return page(*services().datasets.page(caller(), **query))
 

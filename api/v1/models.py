@@ -110,7 +110,8 @@ def from_json() -> Response:
 def list_models(query: dict[str, Any]) -> Response:
     """List models
 
-    Uploaded models, newest first, then the baselines that ship with the platform.
+    Uploaded models, newest first, then the baselines that ship with the platform. With `shared`, what other projects
+    share with yours.
     """
     return page(*services().models.list(caller(), **query), MODEL_SCHEMA)
 

@@ -198,6 +198,22 @@ def latest(c: Connection, scope: Scope, after: str | None, limit: int) -> list[D
     return read_rows(c.execute(query.order_by(versions.c.name).limit(limit)), DatasetVersionRow)
 
 
+def latest_of_others(c: Connection, scope: ReadScope, after: tuple[str, str], limit: int) -> list[DatasetVersionRow]:
+    """Return the latest ready version of each name that other projects share with a scope's reader, by owner and name.
+
+    ``after``: the owner and the name of the last one before.
+    """
+    reader, ready, (owner, name) = scope.reader, versions.c.state == "ready", after
+    place = func.row_number().over(
+        partition_by=(versions.c.project, versions.c.name), order_by=(versions.c.version.desc(), versions.c.id.desc())
+    )
+    follows = or_(versions.c.project > owner, and_(versions.c.project == owner, versions.c.name > name))
+    among = select(versions.c.id, place.label("place")).where(within(versions, scope), versions.c.project != reader)
+    placed = among.where(ready, follows).subquery("placed")
+    query = _SELECT.join(placed, placed.c.id == versions.c.id).where(within(versions, scope), placed.c.place == 1)
+    return read_rows(c.execute(query.order_by(versions.c.project, versions.c.name).limit(limit)), DatasetVersionRow)
+
+
 def page(c: Connection, scope: Scope | ReadScope, name: str, after: str | None, limit: int) -> list[DatasetVersionRow]:
     """Return versions of a name, newest first; also those in the states `registering` and `failed`."""
     query = _SELECT.where(within(versions, scope), versions.c.name == name, versions.c.state.in_(_LISTED))

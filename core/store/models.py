@@ -114,7 +114,18 @@ def page(
     c: Connection, scope: Scope, *, name: str | None, format: str | None, after: str | None, limit: int
 ) -> list[ModelRow]:
     """Return up to ``limit`` models, newest first, older than ``after``."""
-    query = _SELECT.where(within(models, scope))
+    return _page(c, _SELECT.where(within(models, scope)), name=name, format=format, after=after, limit=limit)
+
+
+def _page(
+    c: Connection,
+    query: Select[*tuple[object, ...]],
+    *,
+    name: str | None,
+    format: str | None,
+    after: str | None,
+    limit: int,
+) -> list[ModelRow]:
     if name is not None:
         query = query.where(models.c.name == name)
     if format is not None:
@@ -122,6 +133,14 @@ def page(
     if after is not None:
         query = query.where(models.c.id < after)
     return read_rows(c.execute(query.order_by(models.c.id.desc()).limit(limit)), ModelRow)
+
+
+def page_of_others(
+    c: Connection, scope: ReadScope, *, name: str | None, format: str | None, after: str | None, limit: int
+) -> list[ModelRow]:
+    """Return models that others share with the reader of a scope, as `page` does; of one owner, if it has one."""
+    query = _SELECT.where(within(models, scope), models.c.project != scope.reader)
+    return _page(c, query, name=name, format=format, after=after, limit=limit)
 
 
 def names(c: Connection, scope: Scope) -> list[str]:

@@ -357,3 +357,67 @@ def test_a_removed_project_has_no_shares(people: People, platform: Platform) -> 
     assert get(people, "/v1/shares").json["items"] == []
     with platform.database.read() as c:
         assert dataset_store.names(c, Scope("red")) == []
+
+
+# -- lists
+
+
+def listed(people: People, path: str, who: str = "blue viewer") -> list[str]:
+    """Return the names of all pages of a list, of two items each."""
+    names: list[str] = []
+    after = ""
+    while True:
+        page = get(people, f"/v1/{path}{'&' if '?' in path else '?'}limit=2{after}", who).json
+        names += [item["name"] for item in page["items"]]
+        if page["next"] is None:
+            return names
+        after = f"&after={page['next']}"
+
+
+def test_the_list_of_models_that_are_shared_has_all_of_them_on_its_pages_and_no_other(people: People) -> None:
+    people.ask("operator", "POST", "/v1/projects", json={"name": "green"})
+    for name in ("brake", "drive", "park", "secret"):
+        put(people, "red submitter", name)
+    green = people.ask("operator", "PUT", "/v1/models/brake?project=green", data=OTHER, headers=TEXT)
+    assert green.status_code == 201
+    put(people, "blue submitter", "own")
+    put(people, "red submitter", "drive", OTHER)
+    assert listed(people, "models?shared=true") == []
+    share(people, "models/brake")
+    share(people, "models/drive@1")
+    share(people, "models/park")
+    assert people.ask("operator", "PUT", "/v1/models/brake/shares/blue?project=green").status_code == 204
+    assert listed(people, "models?shared=true") == ["green/brake", "red/park", "red/drive", "red/brake"]
+    assert listed(people, "models?shared=true&name=brake") == ["green/brake", "red/brake"]
+    assert listed(people, "models?shared=true&name=red/brake") == ["red/brake"]
+    assert listed(people, "models?baseline=false") == ["own"]
+    assert listed(people, "models?shared=true&baseline=true") == []
+    assert listed(people, "models?shared=true", "red viewer") == []
+    people.ask("red submitter", "PUT", "/v1/models/drive/tags/gold", json={"version": "1"})
+    [drive] = get(people, "/v1/models?shared=true&name=drive").json["items"]
+    assert (drive["version"], drive["tags"]) == (1, ["gold"])
+    assert get(people, f"/v1/models/{drive['name']}").status_code == 200
+    unshare(people, "models/drive@1")
+    assert listed(people, "models?shared=true&name=drive") == []
+
+
+def test_the_list_of_datasets_that_are_shared_has_each_at_the_latest_version_that_is(
+    people: People, register: Callable[..., Any]
+) -> None:
+    for name in ("streets", "ways", "yards"):
+        register("red submitter", name)
+    register("red submitter", "ways", {**FILES, "more.txt": b"more"})
+    register("blue submitter", "own")
+    assert listed(people, "datasets?shared=true") == []
+    for reference in ("streets", "ways@1", "yards"):
+        share(people, f"datasets/{reference}")
+    assert listed(people, "datasets?shared=true") == ["red/streets", "red/ways", "red/yards"]
+    by_name = {item["name"]: item for item in get(people, "/v1/datasets?shared=true").json["items"]}
+    assert by_name["red/ways"]["version"] == "1"
+    share(people, "datasets/ways")
+    by_name = {item["name"]: item for item in get(people, "/v1/datasets?shared=true").json["items"]}
+    assert by_name["red/ways"]["version"] == "2"
+    assert not [name for name in listed(people, "datasets") if "/" in name]
+    unshare(people, "datasets/yards")
+    assert listed(people, "datasets?shared=true") == ["red/streets", "red/ways"]
+    assert listed(people, "datasets?shared=true", "red viewer") == []

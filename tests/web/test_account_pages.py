@@ -305,6 +305,13 @@ def test_a_maintainer_shares_a_model_its_readers_find_it_and_the_share_ends(
     team.sign_in(other, "operator", "/models/red/brake?project=blue")
     expect(other.get_by_role("heading", level=1)).to_contain_text("red/brake")
     assert other.get_by_text("Delete …").count() == 0 and other.locator("form[action$=tags]").count() == 0
+    other.goto(f"{team.origin}/models?project=blue")
+    other.get_by_role("navigation", name="Whose").get_by_role("link", name="Shared with this project").click()
+    assert accessibility_violations(other) == [] and not scrolls_sideways(other)
+    other.get_by_role("link", name="red/brake").click()
+    expect(other.get_by_role("heading", level=1)).to_contain_text("red/brake")
+    other.goto(f"{team.origin}/data?shared=yes&project=blue")
+    expect(other.get_by_role("region", name="Datasets")).to_contain_text("No other project shares datasets")
     other.context.close()
     confirm(row(page, "blue"), "End")
     expect(shared).to_contain_text("Nothing is shared")

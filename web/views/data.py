@@ -38,8 +38,9 @@ def register() -> str:
 @blueprint.get("")
 def index() -> str:
     """List datasets."""
-    page = api().get("/v1/datasets", limit=200, after=request.args.get("after", ""))
-    return render_template("data/list.html", datasets=page["items"], following=page["next"])
+    shared = "shared" in request.args
+    page = api().get("/v1/datasets", limit=200, after=request.args.get("after", ""), shared="true" if shared else "")
+    return render_template("data/list.html", datasets=page["items"], following=page["next"], shared=shared)
 
 
 @blueprint.get("/<reference:name>")

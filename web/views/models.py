@@ -20,8 +20,9 @@ NEWEST = 20
 @blueprint.get("/models")
 def index() -> str:
     """List models, and the runtimes."""
-    page = api().get("/v1/models", limit=100, after=request.args.get("after", ""))
-    return render_template("models/list.html", models=page["items"], following=page["next"])
+    shared = "shared" in request.args
+    page = api().get("/v1/models", limit=100, after=request.args.get("after", ""), shared="true" if shared else "")
+    return render_template("models/list.html", models=page["items"], following=page["next"], shared=shared)
 
 
 @blueprint.get("/models/<reference:name>")

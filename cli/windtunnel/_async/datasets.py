@@ -35,9 +35,12 @@ class AsyncDatasets:
         self._transport = transport
         self._uploads = uploads
 
-    async def list(self, *, limit: int | None = None) -> AsyncIterator[Dataset]:
-        """Yield datasets, the built-in ones first, each at its latest version."""
-        async for document in pages(self._transport, path("datasets"), {}, limit):
+    async def list(self, *, shared: bool | None = None, limit: int | None = None) -> AsyncIterator[Dataset]:
+        """Yield datasets, the built-in ones first, each at its latest version.
+
+        ``shared``: only those that other projects share with yours, which are named ``owner/name``.
+        """
+        async for document in pages(self._transport, path("datasets"), {"shared": shared}, limit):
             yield read(Dataset, document)
 
     async def get(self, dataset: str) -> Dataset:

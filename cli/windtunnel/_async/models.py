@@ -33,10 +33,14 @@ class AsyncModels:
         name: str | None = None,
         format: str | None = None,
         baseline: bool | None = None,
+        shared: bool | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[Model]:
-        """Yield models, the newest first; those that ship with the platform come last."""
-        params = {"name": name, "format": format, "baseline": baseline}
+        """Yield models, the newest first; those that ship with the platform come last.
+
+        ``shared``: only those that other projects share with yours, which are named ``owner/name``.
+        """
+        params = {"name": name, "format": format, "baseline": baseline, "shared": shared}
         async for document in pages(self._transport, path("models"), params, limit):
             yield read(Model, document)
 

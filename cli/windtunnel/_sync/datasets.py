@@ -36,9 +36,12 @@ class Datasets:
         self._transport = transport
         self._uploads = uploads
 
-    def list(self, *, limit: int | None = None) -> Iterator[Dataset]:
-        """Yield datasets, the built-in ones first, each at its latest version."""
-        for document in pages(self._transport, path("datasets"), {}, limit):
+    def list(self, *, shared: bool | None = None, limit: int | None = None) -> Iterator[Dataset]:
+        """Yield datasets, the built-in ones first, each at its latest version.
+
+        ``shared``: only those that other projects share with yours, which are named ``owner/name``.
+        """
+        for document in pages(self._transport, path("datasets"), {"shared": shared}, limit):
             yield read(Dataset, document)
 
     def get(self, dataset: str) -> Dataset:

@@ -34,10 +34,14 @@ class Models:
         name: str | None = None,
         format: str | None = None,
         baseline: bool | None = None,
+        shared: bool | None = None,
         limit: int | None = None,
     ) -> Iterator[Model]:
-        """Yield models, the newest first; those that ship with the platform come last."""
-        params = {"name": name, "format": format, "baseline": baseline}
+        """Yield models, the newest first; those that ship with the platform come last.
+
+        ``shared``: only those that other projects share with yours, which are named ``owner/name``.
+        """
+        params = {"name": name, "format": format, "baseline": baseline, "shared": shared}
         for document in pages(self._transport, path("models"), params, limit):
             yield read(Model, document)
 

@@ -90,11 +90,13 @@ def command() -> None:
 
 @command.command("list")
 @click.option("-n", "--limit", type=click.IntRange(1), default=200, show_default=True, help="At most this many.")
+@click.option("--shared", is_flag=True, default=None, help="Only those that other projects share with yours.")
 @output_option()
 @with_client
-def list_(client: "Client", limit: int, output: str) -> None:
+def list_(client: "Client", limit: int, shared: bool | None, output: str) -> None:
     """List datasets, the built-in ones first, each at its latest version."""
-    outputs.show_list([dataset.raw for dataset in client.datasets.list(limit=limit)], COLUMNS, output, "name")
+    found = client.datasets.list(shared=shared, limit=limit)
+    outputs.show_list([dataset.raw for dataset in found], COLUMNS, output, "name")
 
 
 @command.command()

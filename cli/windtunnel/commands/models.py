@@ -45,14 +45,21 @@ def command() -> None:
 @click.option("--name", shell_complete=model_names, help="Only the versions of this name.")
 @click.option("--format", help="Only this format, such as `onnx`.")
 @click.option("--baseline/--no-baseline", default=None, help="Only those that ship with the platform, or the others.")
+@click.option("--shared", is_flag=True, default=None, help="Only those that other projects share with yours.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True, help="At most this many.")
 @output_option()
 @with_client
 def list_(
-    client: "Client", name: str | None, format: str | None, baseline: bool | None, limit: int, output: str
+    client: "Client",
+    name: str | None,
+    format: str | None,
+    baseline: bool | None,
+    shared: bool | None,
+    limit: int,
+    output: str,
 ) -> None:
     """List models, the newest first; those that ship with the platform come last."""
-    found = client.models.list(name=name, format=format, baseline=baseline, limit=limit)
+    found = client.models.list(name=name, format=format, baseline=baseline, shared=shared, limit=limit)
     outputs.show_list([model.raw for model in found], COLUMNS, output, name="name")
 
 

@@ -1,6 +1,6 @@
 """Lookup of references: in one's own project first, then in what others share with it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from common.errors import Invalid
@@ -79,3 +79,11 @@ def checked_version(c: Connection, caller: Caller, kind: SharedKind, row: Row | 
             versions += _TAGS[kind].of_versions(c, Scope(row.project), [row.id]).get(row.id, [])
         caller.patterns.require(kind, shared_name(row.project, row.name, caller.scope.project), versions)
     return row
+
+
+def tags_of_rows(c: Connection, kind: SharedKind, rows: Sequence[NamedVersion]) -> dict[str, list[str]]:
+    """Return the tags of versions of several projects, by version id."""
+    by_version: dict[str, list[str]] = {}
+    for owner in sorted({row.project for row in rows}):
+        by_version |= _TAGS[kind].of_versions(c, Scope(owner), [row.id for row in rows if row.project == owner])
+    return by_version

@@ -25,15 +25,15 @@ from common.errors import (
 )
 from common.ids import new_id
 from common.near_names import name_list, near_names, suggestion
-from core.domain.access.references import local_reference, scope_of_owner, shared_name
+from core.domain.access.references import local_reference, scope_of_owner, shared_name, split_reference
 from core.domain.access.roles import Verb
-from core.domain.access.scopes import Caller, Scope, work_of
+from core.domain.access.scopes import Caller, ReadScope, Scope, work_of
 from core.domain.access.shared_kinds import SharedKind
 from core.domain.submissions.provenance import DatasetVersion, ResolvedDataset
 from core.domain.submissions.stored_documents import decode_document
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
 from core.notifications.notifier import Notifier
-from core.services.access.shared_references import checked_version, find_readable, scope_of_name
+from core.services.access.shared_references import checked_version, find_readable, scope_of_name, tags_of_rows
 from core.services.block_checksums import BlockChecksums, verified
 from core.services.datasets import catalogue, dataset_sources
 from core.services.datasets.dataset_garbage import DatasetGarbage
@@ -145,9 +145,14 @@ class Datasets:
     # -- queries
 
     def page(
-        self, caller: Caller, *, after: str | None = None, limit: int = 50
+        self, caller: Caller, *, shared: bool = False, after: str | None = None, limit: int = 50
     ) -> tuple[list[dict[str, object]], str | None]:
-        """Return a page of datasets, each at its latest version: built-in ones first, then by name."""
+        """Return a page of datasets, each at its latest version: built-in ones first, then by name.
+
+        ``shared``: those that others share with the caller's project instead, by owner and name.
+        """
+        if shared:
+            return self._page_of_others(caller, after, limit)
         built_in = [name for name in sorted(datasets()) if after is None or f"~{name}" > after][: limit + 1]
         if after is not None and not after.startswith("~"):
             built_in = []
@@ -161,6 +166,16 @@ class Datasets:
         cursors = [*(f"~{name}" for name in built_in), *(row.name for row in rows)]
         items += _brief(rows[: max(0, limit - len(built_in))], tags)
         return items[:limit], cursors[limit - 1] if len(cursors) > limit else None
+
+    def _page_of_others(
+        self, caller: Caller, after: str | None, limit: int
+    ) -> tuple[list[dict[str, object]], str | None]:
+        reader = caller.scope.project or ""
+        with self._database.read() as c:
+            rows = store.latest_of_others(c, ReadScope(reader), split_reference(after or ""), limit + 1)
+            tags = tags_of_rows(c, SharedKind.DATASETS, rows)
+        named = [replace(row, name=shared_name(row.project, row.name, reader)) for row in rows]
+        return _brief(named[:limit], tags), named[limit - 1].name if len(named) > limit else None
 
     def get(self, caller: Caller, ref: str) -> dict[str, object]:
         """Return the description of a built-in or registered version, in any state."""

@@ -1,5 +1,6 @@
 """Models: received as a stream, named by content, never parsed here; registered models and the shipped baselines."""
 
+import builtins
 import hashlib
 import json
 import re
@@ -25,14 +26,14 @@ from common.errors import (
 from common.file_reading import refuse_unreadable
 from common.ids import new_id
 from common.near_names import near_names, suggestion
-from core.domain.access.references import local_reference, scope_of_owner, shared_name
+from core.domain.access.references import local_reference, scope_of_owner, shared_name, split_reference
 from core.domain.access.roles import Verb
-from core.domain.access.scopes import Caller, Scope
+from core.domain.access.scopes import Caller, ReadScope, Scope
 from core.domain.access.shared_kinds import SharedKind
 from core.domain.submissions.records import Model
 from core.domain.submissions.stored_documents import load_document
 from core.domain.submissions.tags import MOST_LISTED, check_tag, check_tags, unknown_version
-from core.services.access.shared_references import checked_version, find_readable
+from core.services.access.shared_references import checked_version, find_readable, tags_of_rows
 from core.services.block_checksums import BlockChecksums, verified
 from core.services.orphan_search import OrphanSearch
 from core.services.uploads import shipped_models
@@ -276,13 +277,17 @@ class Models:
         name: str | None = None,
         format: str | None = None,
         baseline: bool | None = None,
+        shared: bool = False,
         after: str | None = None,
         limit: int = 50,
     ) -> tuple[list[Model], str | None]:
         """Return a page of models and the cursor of the next page: registered ones, newest first, then shipped ones.
 
-        ``baseline`` selects the shipped ones or the others. The cursor is the id of the page's last model.
+        ``baseline`` selects the shipped ones or the others; ``shared``, in place of both, what others share with the
+        caller's project. The cursor is the id of the page's last model.
         """
+        if shared:
+            return self._page_of_others(caller, name, format, after, limit) if not baseline else ([], None)
         models: list[Model] = []
         in_shipped = after in shipped_models.shipped()
         if not baseline and not in_shipped:
@@ -294,6 +299,16 @@ class Models:
             start = after if in_shipped else None
             models += shipped_models.page(name=name, format=format, after=start, limit=limit + 1 - len(models))
         return models[:limit], models[limit - 1].id if len(models) > limit else None
+
+    def _page_of_others(
+        self, caller: Caller, name: str | None, format: str | None, after: str | None, limit: int
+    ) -> tuple[builtins.list[Model], str | None]:
+        owner, own_name = split_reference(name or "")
+        scope = ReadScope(caller.scope.project or "", owner)
+        with self._database.read() as c:
+            rows = store.page_of_others(c, scope, name=own_name or None, format=format, after=after, limit=limit + 1)
+            tags = tags_of_rows(c, SharedKind.MODELS, rows)
+        return [_record(row, tags, caller) for row in rows[:limit]], rows[limit - 1].id if len(rows) > limit else None
 
     def tag(self, caller: Caller, name: str, tag: str, version: str) -> Model:
         """Let a tag refer to a version: a number, another tag, `latest` or a digest. Raise UnknownModel.
