@@ -1,7 +1,5 @@
 """Routes of accounts: /v1/projects with members, service accounts and tokens; /v1/users with personal tokens."""
 
-from datetime import UTC, datetime
-
 import msgspec
 from flask import Response
 
@@ -37,6 +35,7 @@ from common.errors import (
     UnknownUser,
     UnsupportedMedia,
 )
+from common.moments import moment_of
 from core.domain.access.name_patterns import NamePatterns
 from core.domain.access.roles import AccessRole, Verb
 from core.services.access.accounts import Accounts, NewToken
@@ -107,22 +106,18 @@ def services() -> Accounts:
     return access_services().accounts
 
 
-def _moment(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-
-
 def _project(row: ProjectRow) -> dict[str, object]:
     described = {"name": row.name, "state": row.state, "created_by": row.created_by}
-    return described | {"created_at": _moment(row.created_at)}
+    return described | {"created_at": moment_of(row.created_at)}
 
 
 def _user(row: UserRow) -> dict[str, object]:
     described = {"name": row.name, "operator": bool(row.operator), "service": row.service, "created_by": row.created_by}
-    return described | {"created_at": _moment(row.created_at)}
+    return described | {"created_at": moment_of(row.created_at)}
 
 
 def _member(row: MemberRow) -> dict[str, object]:
-    return {"user": row.user, "role": row.role, "service": row.service is not None, "since": _moment(row.since)}
+    return {"user": row.user, "role": row.role, "service": row.service is not None, "since": moment_of(row.since)}
 
 
 def _token(row: TokenRow) -> dict[str, object]:
@@ -138,9 +133,9 @@ def _token(row: TokenRow) -> dict[str, object]:
         "datasets": patterns.datasets,
         "session": row.session_of is not None,
         "created_by": row.created_by,
-        "created_at": _moment(row.created_at),
-        "expires_at": _moment(row.expires_at),
-        "used_at": _moment(row.used_at),
+        "created_at": moment_of(row.created_at),
+        "expires_at": moment_of(row.expires_at),
+        "used_at": moment_of(row.used_at),
         "used_from": row.used_from,
     }
 

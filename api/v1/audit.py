@@ -1,7 +1,7 @@
 """Route of the audit log: in pages, or whole as a file of JSON lines."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 from flask import Response, request
@@ -15,6 +15,7 @@ from api.paging import LINK, page
 from api.schemas.audit import AuditEntrySchema, AuditPageSchema, AuditQuery
 from api.streams import NDJSON, mark_incomplete
 from common.errors import AccountsOff, NotAcceptable, NotPermitted, UnknownProject
+from common.moments import moment_of
 from core.domain.access.audit import AuditFilter, AuditOutcome
 from core.domain.access.roles import Verb
 from core.domain.access.scopes import PLATFORM, Scope
@@ -72,7 +73,7 @@ def _scope() -> Scope:
 def _entry(row: AuditRow) -> dict[str, object]:
     return {
         "id": row.shown_id,
-        "at": datetime.fromtimestamp(row.at, UTC),
+        "at": moment_of(row.at),
         "project": row.project or None,
         "user": row.user or None,
         "outsider": bool(row.outsider),

@@ -1,7 +1,6 @@
 """Routes /v1/simulations/{id}/tasks/{task}/files and /v1/simulations/{id}/looks: looks into tasks that run."""
 
 import mimetypes
-from datetime import UTC, datetime
 
 import msgspec
 from flask import Response
@@ -24,6 +23,7 @@ from common.errors import (
     UnknownTask,
     UnknownTaskFile,
 )
+from common.moments import moment_of
 
 blueprint = Blueprint(
     "looks", __name__, url_prefix="/v1/simulations/<id:id>", description="Looks into tasks while they run."
@@ -70,7 +70,7 @@ def list_task_files(query: object, id: str, task: int) -> dict[str, object]:
     require_free_stream()
     path = msgspec.convert(query, FolderPath).path
     seen = services().looks.list(caller(), id, task, path).answer
-    entries = [{**asdict(entry), "changed_at": _moment(entry.changed_at)} for entry in seen.entries]
+    entries = [{**asdict(entry), "changed_at": moment_of(entry.changed_at)} for entry in seen.entries]
     return {"task": task, "path": path, "entries": entries, "more": seen.more}
 
 
@@ -124,11 +124,7 @@ def list_looks(query: object, id: str) -> Response:
     """
     asked = msgspec.convert(query, ListPosition)
     rows = services().looks.records(caller(), id, asked.after, asked.limit + 1)
-    moments = [{"first_at": _moment(row.first_at), "last_at": _moment(row.last_at)} for row in rows]
+    moments = [{"first_at": moment_of(row.first_at), "last_at": moment_of(row.last_at)} for row in rows]
     shown = [{**asdict(row), **times} for row, times in zip(rows, moments, strict=True)]
     following = asked.after + asked.limit if len(rows) > asked.limit else None
     return page(shown[: asked.limit], following, TaskLookSchema())
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

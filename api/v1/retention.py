@@ -1,7 +1,6 @@
 """Routes of retention: rules of a project, what they would take, and the bin."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import msgspec
 from flask import Response
@@ -19,6 +18,7 @@ from api.schemas.retention import (
     RetentionTrialSchema,
 )
 from common.errors import Conflict, Invalid, NotFound, NotPermitted, TooLarge, UnknownProject, UnsupportedMedia
+from common.moments import moment_of
 from core.domain.access.roles import Verb
 from core.domain.retention.retention_rules import BinnedKind, Retention, RetentionRule, RetentionVerdict
 from core.store.bin import BinRow
@@ -177,6 +177,6 @@ def _item(item: BinRow) -> dict[str, object]:
         "made_by": item.made_by,
         "binned_by": item.binned_by or None,
         "rule": item.rule,
-        "binned_at": datetime.fromtimestamp(item.binned_at, UTC),
+        "binned_at": moment_of(item.binned_at),
         "until": file_services().bin.until(item),
     }

@@ -1,7 +1,5 @@
 """Routes of shares: what a project lets another one read, and their list."""
 
-from datetime import UTC, datetime
-
 import msgspec
 from flask import Response
 
@@ -20,6 +18,7 @@ from common.errors import (
     UnknownProject,
     UnknownSimulation,
 )
+from common.moments import moment_of
 from core.domain.access.roles import Verb
 from core.domain.access.shared_kinds import SharedKind
 from core.services.access.shares import Shares
@@ -154,5 +153,5 @@ def _document(share: ShareRow) -> dict[str, object]:
         "version": None if simulation else share.version_id or None,
         "reference": share.name if simulation else share.version_id or f"{share.owner}/{share.name}",
         "shared_by": share.shared_by,
-        "created_at": datetime.fromtimestamp(share.created_at, UTC),
+        "created_at": moment_of(share.created_at),
     }

@@ -1,7 +1,6 @@
 """Routes /v1/sign-in: by password, passkey, invitation or identity provider to a session, and of devices to a token."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 import msgspec
 from flask import Response, request
@@ -42,6 +41,7 @@ from common.errors import (
     UnknownProvider,
     UnsupportedMedia,
 )
+from common.moments import moment_of
 from core.services.access.device_sign_ins import CODE_LIFE, INTERVAL, shown_code
 from core.services.access.provider_sign_ins import ProviderAnswer
 from core.services.access.sign_ins import OpenedSession
@@ -305,7 +305,7 @@ def get_waiting_device(code: str) -> dict[str, object]:
     What it says of itself, and where its request came from: approve it only if it is yours.
     """
     row = sign_in_services().device_sign_ins.waiting_device(caller(), code)
-    until = datetime.fromtimestamp(row.expires_at, UTC)
+    until = moment_of(row.expires_at)
     return {"code": shown_code(row.code), "client": row.client, "address": row.address, "expires_at": until}
 
 

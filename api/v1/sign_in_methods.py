@@ -1,7 +1,6 @@
 """Routes /v1/users/{user}/sign-in-methods: the password, the passkeys and the identity providers of a user."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -28,6 +27,7 @@ from common.errors import (
     UnknownUser,
     UnsupportedMedia,
 )
+from common.moments import moment_of
 from core.domain.access.roles import Verb
 from core.store.sign_ins import PasskeyRow, ProvidedUserRow
 
@@ -44,17 +44,13 @@ class _NewPassword(msgspec.Struct):
     current: str
 
 
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
-
-
 def _passkey_document(row: PasskeyRow) -> dict[str, object]:
-    used_at = None if row.used_at is None else _moment(row.used_at)
-    return {"id": row.id, "name": row.name, "created_at": _moment(row.created_at), "used_at": used_at}
+    used_at = moment_of(row.used_at)
+    return {"id": row.id, "name": row.name, "created_at": moment_of(row.created_at), "used_at": used_at}
 
 
 def _provided_document(row: ProvidedUserRow) -> dict[str, object]:
-    return {"provider": row.provider, "subject": row.subject, "read_at": _moment(row.read_at)}
+    return {"provider": row.provider, "subject": row.subject, "read_at": moment_of(row.read_at)}
 
 
 @blueprint.operation(

@@ -1,7 +1,5 @@
 """Routes of webhooks: what a project is told of, the secrets that sign it, tests, and deliveries."""
 
-from datetime import UTC, datetime
-
 import msgspec
 from flask import Response
 
@@ -20,6 +18,7 @@ from api.schemas.webhooks import (
     WebhookSchema,
 )
 from common.errors import Conflict, Invalid, TooLarge, UnknownDelivery, UnknownWebhook, UnsupportedMedia
+from common.moments import moment_of
 from core.domain.access.roles import Verb
 from core.domain.submissions.stored_documents import load_document
 from core.domain.webhooks.delivery_outcomes import DeliveryState, WebhookState
@@ -204,10 +203,6 @@ def retry_delivery(id: str, delivery: str) -> dict[str, object]:
     return _delivery(services().retry(caller(), id, delivery))
 
 
-def _moment(at: float | None) -> datetime | None:
-    return datetime.fromtimestamp(at, UTC) if at else None
-
-
 def _document(row: WebhookRow) -> dict[str, object]:
     address, query, _ = row.url.partition("?")
     return {
@@ -218,13 +213,13 @@ def _document(row: WebhookRow) -> dict[str, object]:
         "labels": row.wanted_labels,
         "state": row.state,
         "reason": row.reason,
-        "failing_since": _moment(row.failing_since),
+        "failing_since": moment_of(row.failing_since),
         "overfull": bool(row.overfull),
         "delivered": row.delivered,
         "failed": row.failed,
-        "former_secret_until": _moment(row.former_until),
+        "former_secret_until": moment_of(row.former_until or None),
         "created_by": row.created_by or None,
-        "created_at": _moment(row.created_at),
+        "created_at": moment_of(row.created_at),
     }
 
 
@@ -237,11 +232,11 @@ def _delivery(row: DeliveryRow) -> dict[str, object]:
         "data": load_document(row.data),
         "state": row.state,
         "attempts": row.attempts,
-        "next_attempt_at": _moment(row.due_at) if row.state == DeliveryState.WAITING else None,
+        "next_attempt_at": moment_of(row.due_at) if row.state == DeliveryState.WAITING else None,
         "status": row.status,
         "error": row.error,
         "excerpt": row.excerpt,
         "seconds": None if row.milliseconds is None else row.milliseconds / 1000,
-        "created_at": _moment(row.created_at),
-        "ended_at": _moment(row.ended_at),
+        "created_at": moment_of(row.created_at),
+        "ended_at": moment_of(row.ended_at),
     }

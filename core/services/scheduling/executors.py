@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from common.errors import UnknownExecutor
+from common.moments import moment_of
 from core.domain.access.roles import Verb
 from core.domain.access.scopes import Caller
 from core.domain.scheduling.executor_config import ExecutorConfig
@@ -95,10 +96,6 @@ def _state_of(
         in_use=row.in_use if row else 0,
         healthy=bool(row.healthy) if row else None,
         reason=row.last_error if row else None,
-        since=_moment(row.since) if row else None,
-        drain=Drain(_moment(drain.since), drain.reason or None, drain.drained_by or None) if drain else None,
+        since=moment_of(row.since) if row else None,
+        drain=Drain(moment_of(drain.since), drain.reason or None, drain.drained_by or None) if drain else None,
     )
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -19,6 +18,7 @@ from common.errors import (
     UnreadableRow,
     Unsupported,
 )
+from common.moments import moment_of
 from core.domain.access.scopes import Caller
 from core.domain.scheduling.admission import why_waiting
 from core.domain.scheduling.permissions import permitting
@@ -297,12 +297,12 @@ class Simulations:
             results_digest=summary.results_digest if summary is not None else None,
             reason=reason,
             position=position,
-            next_attempt_at=_moment(row.not_before) if position is not None and row.not_before > now else None,
+            next_attempt_at=moment_of(row.not_before) if position is not None and row.not_before > now else None,
             eta=progress.eta if state is State.RUNNING else None,
             running=progress.running if state is State.RUNNING else None,
-            created_at=_moment(row.created_at),
-            started_at=_moment(row.started_at) if row.started_at else None,
-            ended_at=_moment(row.ended_at) if row.ended_at else None,
+            created_at=moment_of(row.created_at),
+            started_at=moment_of(row.started_at) if row.started_at else None,
+            ended_at=moment_of(row.ended_at) if row.ended_at else None,
             labels=decode_document(row.labels, dict[str, str]),
             spec=load_document(row.spec),
             provenance=provenance,
@@ -408,7 +408,3 @@ def _of_columns(row: store.SimulationRow) -> store.SimulationRow:
     provenance = provenance_of_columns(row.dataset, row.runtime, row.model, row.digest)
     documents = {"spec": "{}", "provenance": json.dumps(provenance.document()), "labels": "{}"}
     return msgspec.structs.replace(row, **documents, summary=None, headline=None, progress=None, outputs=None)
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
