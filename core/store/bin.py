@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, update
 
 from common.ids import new_id
 from core.domain.access.scopes import Scope
 from core.domain.retention.retention_rules import BinnedKind
+from core.domain.submissions.stored_documents import decode_document
 from core.store.owned import within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import bin_items
@@ -30,6 +32,12 @@ class BinRow(StoredRow, frozen=True, gc=False):
     rule: str | None
     document: str | None
     binned_at: float
+
+
+class _BinnedTags(msgspec.Struct):
+    """What the documents of models and datasets have in common."""
+
+    tags: list[str] = []
 
 
 class BinAct(NamedTuple):
@@ -56,6 +64,11 @@ def find(c: Connection, scope: Scope, id: str, since: float) -> BinRow | None:
     """Return an item that may come back, binned after ``since``, and lock it until the transaction ends; or None."""
     query = select(*_COLUMNS).where(within(bin_items, scope), bin_items.c.id == id, *_alive(since))
     return read_row(c.execute(query.with_for_update()).first(), BinRow)
+
+
+def tags_of(item: BinRow) -> list[str]:
+    """Return the tags that a model or a dataset had, and has again when it comes back."""
+    return decode_document(item.document, _BinnedTags).tags if item.document else []
 
 
 def page(c: Connection, scope: Scope, since: float, after: str | None, limit: int) -> list[BinRow]:

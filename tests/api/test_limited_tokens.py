@@ -137,3 +137,21 @@ def test_a_session_has_the_limits_of_its_token(limited: People) -> None:
     client = limited.app.test_client(use_cookies=False)
     assert client.get("/v1/models/brake", headers={"Cookie": cookie}).status_code == 200
     assert client.get("/v1/models/secret", headers={"Cookie": cookie}).status_code == 403
+
+
+def test_it_brings_back_from_the_bin_only_what_matches(people: People) -> None:
+    assert people.ask("red maintainer", "PUT", "/v1/projects/red/retention", json={"bin": True}).status_code == 200
+    ids = {}
+    for name in ("brake", "secret"):
+        put = people.ask("red submitter", "PUT", f"/v1/models/{name}?tags=gold", data=MODEL, headers=PYTHON)
+        assert put.status_code == 201, put.text
+        ids[name] = (put.json or {})["id"]
+    for patterns, brake in ((["brake@gold"], 204), (["brake@2"], 403), (["*@silver"], 403), (["brake"], 204)):
+        made = token_for(people, models=patterns)
+        token = (made.json or {})["token"]
+        for name in ids:
+            assert people.ask("red submitter", "DELETE", f"/v1/models/{name}").status_code in (204, 404)
+        assert people.ask(token, "POST", f"/v1/bin/{ids['secret']}/restore").status_code == 403, patterns
+        assert people.ask(token, "POST", f"/v1/bin/{ids['brake']}/restore").status_code == brake, patterns
+    for_datasets = (token_for(people, datasets=["streets"]).json or {})["token"]
+    assert people.ask(for_datasets, "POST", f"/v1/bin/{ids['secret']}/restore").status_code == 204, "of models, all"

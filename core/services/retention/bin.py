@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from common.errors import Conflict, NotFound
 from core.domain.access.scopes import Caller, Scope
+from core.domain.access.shared_kinds import SharedKind
 from core.domain.retention.retention_rules import BinnedKind
 from core.notifications.notifier import Notifier
 from core.services.due_jobs import SWEEP
@@ -53,6 +54,9 @@ class Bin:
             if item is None:
                 raise _absent(id)
             caller.require_change(item.made_by)
+            if item.kind != BinnedKind.SIMULATIONS:  # a token for some models and datasets brings back no other
+                versions = [] if item.version is None else [str(item.version)]
+                caller.patterns.require(SharedKind(item.kind), item.name, versions + store.tags_of(item))
             store.take(c, caller.scope, id)
             if item.kind != BinnedKind.SIMULATIONS:
                 tag = models.restore(c, item) if item.kind == BinnedKind.MODELS else datasets.restore(c, item)
