@@ -196,6 +196,12 @@ def created(simulation: Simulation, headers: Mapping[str, str] | None = None) ->
     return json_response(_SIMULATION_SCHEMA.dump(simulation), 201, location | dict(headers or {}))
 
 
+class RequestKey(msgspec.Struct):
+    """The headers of a request that may be repeated, as `IdempotencyHeaders` has accepted them."""
+
+    idempotency_key: str | None = None
+
+
 def replay_headers(replayed: bool) -> dict[str, str]:
     """Return the headers that say whether an earlier request with the same Idempotency-Key is answered again."""
     return {"Idempotency-Replayed": "true"} if replayed else {}

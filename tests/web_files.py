@@ -1,7 +1,7 @@
 """HTTP server of files for tests, whose answers a test sets by path: content, redirects, statuses, endless bodies."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -57,11 +57,13 @@ def redirect(location: str, status: int = 302) -> Answer:
     return answer
 
 
-def status(code: int) -> Answer:
+def status(code: int, headers: Mapping[str, str] | None = None) -> Answer:
     """Answer with a status and no content."""
 
     def answer(request: BaseHTTPRequestHandler) -> None:
         request.send_response(code)
+        for name, value in (headers or {}).items():
+            request.send_header(name, value)
         request.send_header("Content-Length", "0")
         request.end_headers()
 

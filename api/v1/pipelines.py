@@ -22,7 +22,7 @@ from api.schemas.pipelines import (
 from api.schemas.results import EventsHeaders, EventsQuery
 from api.schemas.submissions import IdempotencyHeaders
 from api.streams import SSE, stream_events
-from api.submissions import parse_submission, replay_headers
+from api.submissions import RequestKey, parse_submission, replay_headers
 from api.v1.simulations import RESOLUTION_ERRORS
 from common.errors import (
     Gone,
@@ -74,12 +74,6 @@ class _ListQuery(msgspec.Struct):
     limit: int
     state: list[str] = []
     after: str | None = None
-
-
-class _CreateHeaders(msgspec.Struct):
-    """The headers of a request as their schema has accepted them."""
-
-    idempotency_key: str | None = None
 
 
 class _RetryBody(msgspec.Struct):
@@ -154,7 +148,7 @@ def create_pipeline(headers: dict[str, str]) -> Response:
     steps = [parse_step(step) for step in body.steps]
     request = PipelineRequest(steps=steps, name=body.name, labels=body.labels, fresh=body.fresh)
     digest = pipeline_digest(request)
-    key = msgspec.convert(headers, _CreateHeaders).idempotency_key
+    key = msgspec.convert(headers, RequestKey).idempotency_key
     id, replayed = services().pipelines.create(caller(), request, key=key, request_digest=f"pipeline:{digest}")
     try:
         pipeline = services().pipelines.get(caller(), id)

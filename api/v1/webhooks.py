@@ -1,5 +1,7 @@
 """Routes of webhooks: what a project is told of, the secrets that sign it, tests, and deliveries."""
 
+import hashlib
+
 import msgspec
 from flask import Response
 
@@ -8,6 +10,7 @@ from api.body import json_body, validated
 from api.context import caller, context
 from api.paging import LINK, page
 from api.schemas.pages import PageQuery
+from api.schemas.submissions import IdempotencyHeaders
 from api.schemas.webhooks import (
     DeliveryPageSchema,
     DeliverySchema,
@@ -17,12 +20,22 @@ from api.schemas.webhooks import (
     WebhookRequestSchema,
     WebhookSchema,
 )
-from common.errors import Conflict, Invalid, TooLarge, UnknownDelivery, UnknownWebhook, UnsupportedMedia
+from api.submissions import RequestKey, replay_headers
+from common.errors import (
+    Conflict,
+    Gone,
+    IdempotencyMismatch,
+    Invalid,
+    TooLarge,
+    UnknownDelivery,
+    UnknownWebhook,
+    UnsupportedMedia,
+)
 from common.moments import moment_of
 from core.domain.access.roles import Verb
 from core.domain.submissions.stored_documents import load_document
 from core.domain.webhooks.delivery_outcomes import DeliveryState, WebhookState
-from core.services.webhooks.webhooks import WebhookChanges, Webhooks
+from core.services.webhooks.webhooks import NewWebhook, WebhookChanges, Webhooks
 from core.store.webhook_deliveries import DeliveryRow
 from core.store.webhooks import WebhookRow
 
@@ -89,18 +102,26 @@ def list_webhooks(query: object) -> Response:
         links={"get_webhook": {"id": "$response.body#/id"}, "ping_webhook": {"id": "$response.body#/id"}},
     ),
     body={"application/json": WebhookRequestSchema},
-    errors=_BODY_ERRORS,
+    errors=[Gone, IdempotencyMismatch, *_BODY_ERRORS],
     verb=Verb.ADMINISTER,
 )
-def create_webhook() -> Response:
+@blueprint.takes(IdempotencyHeaders, location="headers")
+def create_webhook(headers: object) -> Response:
     """Make a webhook
 
     Events that follow are sent to its address, as CloudEvents, signed with its secret as Standard Webhooks says. The
-    secret is shown this once.
+    secret is shown this once; a request that is repeated with its `Idempotency-Key` has the same answer.
     """
     body = msgspec.convert(validated(WebhookRequestSchema(), json_body()), _WebhookBody)
-    row, secret = services().create(caller(), body.url, body.types, labels=body.labels, description=body.description)
-    return json_response(_document(row) | {"secret": secret}, 201, {"Location": f"/v1/webhooks/{row.id}"})
+    asked = NewWebhook(url=body.url, types=body.types, labels=body.labels, description=body.description)
+    digest = hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
+    key = msgspec.convert(headers, RequestKey).idempotency_key
+    try:
+        row, secret, replayed = services().create(caller(), asked, key=key, request_digest=f"webhook:{digest}")
+    except UnknownWebhook:
+        raise Gone("The webhook of this Idempotency-Key has been deleted. Use a new key for a new request.") from None
+    location = {"Location": f"/v1/webhooks/{row.id}"}
+    return json_response(_document(row) | {"secret": secret}, 201, location | replay_headers(replayed))
 
 
 @blueprint.operation(

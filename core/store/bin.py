@@ -35,7 +35,7 @@ class BinRow(StoredRow, frozen=True, gc=False):
 
 
 class _BinnedTags(msgspec.Struct):
-    """What the documents of models and datasets have in common."""
+    """Part that the documents of models and of datasets share."""
 
     tags: list[str] = []
 

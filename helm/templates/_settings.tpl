@@ -113,6 +113,9 @@ WINDTUNNEL_{{ snakecase . | upper }}
 {{- fail (printf "existingSecret: Secret %s has no key %s, and settings.%s is not set" $.Values.existingSecret $variable $name) -}}
 {{- end -}}
 {{- end -}}
+{{- if not (or .Values.settings.webhookKey (hasKey ($secrets.data | default dict) "WINDTUNNEL_WEBHOOK_KEY")) -}}
+{{- fail (printf "existingSecret: Secret %s has no key WINDTUNNEL_WEBHOOK_KEY, and settings.webhookKey is not set: the pods share no folder, and would sign webhooks with a key each. Add one, such as of `openssl rand -hex 32`" .Values.existingSecret) -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 

@@ -80,6 +80,20 @@ def test_a_secret_is_shown_once_and_a_query_never(client: FlaskClient) -> None:
     assert rotated["secret"] != made["secret"] and rotated["former_secret_until"]
 
 
+def test_a_repeated_request_has_the_same_webhook_and_the_same_secret(client: FlaskClient) -> None:
+    key = {"Idempotency-Key": "one"}
+    made = client.post("/v1/webhooks", json=WANTED, headers=key)
+    again = client.post("/v1/webhooks", json=WANTED, headers=key)
+    assert (made.status_code, again.status_code) == (201, 201)
+    assert again.json == made.json and again.headers["Idempotency-Replayed"] == "true"
+    assert len(client.get("/v1/webhooks").json["items"]) == 1
+    other = client.post("/v1/webhooks", json=WANTED | {"description": "another"}, headers=key)
+    assert (other.status_code, other.json["type"]) == (422, "/problems/idempotency-mismatch")
+    assert client.delete(f"/v1/webhooks/{made.json['id']}").status_code == 204
+    assert client.post("/v1/webhooks", json=WANTED, headers=key).status_code == 410
+    assert client.get("/v1/webhooks").json["items"] == []
+
+
 def test_a_test_is_sent_at_once_and_its_delivery_can_be_sent_again(
     client: FlaskClient, platform: Platform, receiver: WebFiles
 ) -> None:

@@ -26,6 +26,7 @@ SECRET_VALUES = {
     "WINDTUNNEL_OBJECT_STORE_URL": f"s3://windtunnel/objects?endpoint=http://{HOSTS['minio']}:9000",
     "WINDTUNNEL_OBJECT_STORE_ACCESS_KEY": "windtunnel",
     "WINDTUNNEL_OBJECT_STORE_SECRET_KEY": PASSWORD,
+    "WINDTUNNEL_WEBHOOK_KEY": "k" * 64,
 }
 SMALL = {"requests": {"cpu": "10m", "memory": "64Mi"}}
 #: Values that differ from the defaults: small resources, and names that other tests' releases do not use.
@@ -111,6 +112,9 @@ def refusals(installation: ProductionInstallation) -> dict[str, str]:
     installation.cluster.kubectl("create", "secret", "generic", SECRET, "-n", NAMESPACE, *literals[1:])
     try_upgrade("token")
     installation.cluster.kubectl("delete", "secret", SECRET, "-n", NAMESPACE)
+    installation.cluster.kubectl("create", "secret", "generic", SECRET, "-n", NAMESPACE, *literals[:-1])
+    try_upgrade("webhook key")
+    installation.cluster.kubectl("delete", "secret", SECRET, "-n", NAMESPACE)
     installation.cluster.kubectl("create", "secret", "generic", SECRET, "-n", NAMESPACE, *literals)
     try_upgrade("database")
     return messages
@@ -133,6 +137,7 @@ def production(installation: ProductionInstallation, refusals: dict[str, str]) -
 def test_missing_values_are_reported_before_any_object_is_created(refusals: dict[str, str]) -> None:
     assert f"Secret {SECRET} does not exist in namespace {NAMESPACE}; create it first" in refusals["secret"]
     assert f"{SECRET} has no key WINDTUNNEL_TOKEN, and settings.token is not set" in refusals["token"]
+    assert f"{SECRET} has no key WINDTUNNEL_WEBHOOK_KEY" in refusals["webhook key"]
 
 
 def test_an_unreachable_database_is_named_by_helm(

@@ -25,7 +25,7 @@ from core.services.webhooks import webhook_delivery
 from core.services.webhooks.receiver_posts import ReceiverPosts
 from core.services.webhooks.webhook_delivery import RETENTION, WebhookDelivery
 from core.services.webhooks.webhook_secrets import FORMER_SECRET_TERM, WebhookSecrets, key_of
-from core.services.webhooks.webhooks import MOST_WEBHOOKS, WebhookChanges, Webhooks
+from core.services.webhooks.webhooks import MOST_WEBHOOKS, NewWebhook, WebhookChanges, Webhooks
 from core.store import owned_rows, quotas, simulations, webhook_deliveries, webhook_events
 from core.store.comparisons import COMPARISONS, add_model
 from core.store.database import Connection, Database
@@ -66,9 +66,8 @@ class Rig:
 
     def create(self, path: str = "/hook", types: list[str] = ALL, caller: Any = LOCAL_CALLER, **labels: str) -> str:
         self.secret = ""
-        row, self.secret = self.service.create(
-            caller, f"{self.receiver.origin}{path}", types, labels=labels, description=""
-        )
+        asked = NewWebhook(url=f"{self.receiver.origin}{path}", types=types, labels=labels)
+        row, self.secret, _ = self.service.create(caller, asked)
         return row.id
 
     def deliveries(self, id: str, caller: Any = LOCAL_CALLER) -> list[DeliveryRow]:
@@ -257,6 +256,25 @@ def test_what_fails_is_sent_again_with_the_same_id_after_the_pauses_and_then_acc
     assert (row.state, row.attempts) == ("delivered", 2)
     assert rig.service.get(LOCAL_CALLER, id).failing_since is None
     assert len({headers["webhook-id"] for headers in rig.receiver.headers}) == 1 and len(rig.receiver.bodies) == 2
+
+
+@pytest.mark.parametrize("code", [429, 503])
+def test_a_receiver_that_is_busy_says_when_it_can_take_more(
+    rig: Rig, database: Database, clock: Clock, code: int
+) -> None:
+    id = rig.create()
+    rig.receiver.answers["/hook"] = status(code, {"Retry-After": "900"})
+    simulate(database)
+    rig.delivery.deliver(id)
+    [row] = rig.deliveries(id)
+    assert (row.state, row.status) == ("waiting", code) and row.due_at == pytest.approx(clock.now + 900)
+    simulate(database, "s2")
+    clock.now += 899
+    assert due(database) == [], "nothing else is sent to it meanwhile"
+    clock.now += 2
+    rig.receiver.answers["/hook"] = status(204)
+    rig.delivery.deliver(id)
+    assert {row.state for row in rig.deliveries(id)} == {"delivered"}
 
 
 def test_after_all_attempts_a_delivery_has_failed_and_can_be_sent_again(

@@ -1,6 +1,8 @@
 """Decisions about webhooks: pauses, rests, when one is disabled, who wants an event, and marks of quotas."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -20,11 +22,13 @@ from core.domain.webhooks.delivery_outcomes import (
     ReceiverHealth,
     after_attempt,
     after_batch,
+    asked_pause_of,
 )
 from core.domain.webhooks.event_types import MEANINGS, WANTED_TYPES, EventType, RaisedEvent
 
 REFUSED = ReceiverAnswer(status=500, error="It answered 500.")
 ACCEPTED = ReceiverAnswer(status=204)
+MOMENT = datetime(2026, 12, 1, tzinfo=UTC)
 ANSWERS = st.sampled_from([REFUSED, ACCEPTED, ReceiverAnswer(error="It refuses connections.")])
 
 
@@ -40,6 +44,36 @@ def test_each_pause_is_longer_than_the_one_before_whatever_the_chance_until_it_i
     assert change.state is DeliveryState.WAITING and least <= change.pause <= least * (1 + JITTER)
     following = after_attempt(attempts + 1, REFUSED, 0.0)
     assert following.state is DeliveryState.FAILED or following.pause >= least
+
+
+@given(st.integers(1, len(PAUSES)), st.floats(0, 1e9), st.floats(0, 1))
+def test_a_pause_that_a_receiver_asks_for_is_kept_and_never_shortens_ones_own(
+    attempts: int, asked: float, chance: float
+) -> None:
+    seconds = asked_pause_of(429, str(int(asked)), MOMENT)
+    pause = after_attempt(attempts, replace(REFUSED, status=429, asked_pause=seconds), chance).pause
+    assert max(PAUSES[attempts - 1], min(int(asked), PAUSES[-1])) <= pause <= PAUSES[-1] * (1 + JITTER)
+    assert after_batch(ReceiverHealth(), [ACCEPTED, replace(REFUSED, asked_pause=seconds)], 1e9).rest == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "seconds"),
+    [
+        (429, "120", 120.0),
+        (503, " 120 ", 120.0),
+        (503, "Tue, 01 Dec 2026 00:02:00 GMT", 120.0),
+        (503, "Tue, 01 Dec 2026 00:02:00 -0000", 120.0),
+        (503, "Mon, 30 Nov 2026 00:00:00 GMT", 0.0),
+        (429, "9" * 400, PAUSES[-1]),
+        (503, "Fri, 01 Dec 2126 00:00:00 GMT", PAUSES[-1]),
+        *((429, text, 0.0) for text in ("", "-5", "1.5", "soon", "\u0661", "Tue, 99 Dec 2026 00:02:00 GMT", None)),
+        *((code, "120", 0.0) for code in (200, 301, 404, 410, 500)),
+    ],
+)
+def test_a_retry_after_is_seconds_or_a_date_of_a_receiver_that_is_busy(
+    status: int, text: str | None, seconds: float
+) -> None:
+    assert asked_pause_of(status, text, MOMENT) == seconds
 
 
 @given(st.integers(1, 20), st.floats(0, 1))

@@ -1,6 +1,7 @@
 # Generated from windtunnel/_async/webhooks.py by scripts/sync_client.py; change that file.
 """Webhooks: what the project that a client acts in is told of, and how the deliveries went."""
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
 from windtunnel._sync.pages import pages
@@ -21,11 +22,22 @@ class Webhooks:
             yield read(ProjectWebhook, document)
 
     def create(
-        self, url: str, types: Sequence[str], *, labels: Mapping[str, str] | None = None, description: str = ""
+        self,
+        url: str,
+        types: Sequence[str],
+        *,
+        labels: Mapping[str, str] | None = None,
+        description: str = "",
+        idempotency_key: str | None = None,
     ) -> ProjectWebhook:
-        """Make a webhook and return it with its secret, which is shown this once."""
+        """Make a webhook and return it with its secret, which is shown this once.
+
+        A repeated request with the same ``idempotency_key`` returns the same webhook; by default each call has its own.
+        """
         body = {"url": url, "types": [*types], "labels": dict(labels or {}), "description": description}
-        return read(ProjectWebhook, self._transport.json("POST", path("webhooks"), json=body))
+        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        made = self._transport.json("POST", path("webhooks"), json=body, headers=headers)
+        return read(ProjectWebhook, made)
 
     def get(self, id: str) -> ProjectWebhook:
         """Return a webhook, without its secret."""

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from http.client import HTTPException
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ from urllib3.exceptions import TimeoutError as RequestTimeout
 
 from common.client_addresses import Network
 from common.errors import Invalid
-from core.domain.webhooks.delivery_outcomes import ReceiverAnswer
+from core.domain.webhooks.delivery_outcomes import ReceiverAnswer, asked_pause_of
 from datasets.model_origins.web import is_public
 from datasets.objectstore.connections import permitted
 from datasets.objectstore.guarded_pools import ForbiddenAddress, guarded_connections
@@ -73,16 +74,20 @@ class ReceiverPosts:
         """Send a request and return what it came to, whatever the receiver does; a redirect is not followed."""
         begun = time.monotonic()
         try:
-            status, excerpt = self._exchange(url, body, headers)
+            status, excerpt, pause = self._exchange(url, body, headers)
         except (HTTPError, HTTPException, OSError, ValueError) as error:
             late = time.monotonic() - begun >= self._longest
             sentence = _sentence(error, late=late, silence=self._silence, longest=self._longest)
             return ReceiverAnswer(error=sentence, seconds=time.monotonic() - begun)
         return ReceiverAnswer(
-            status=status, error=refusal_of(status), excerpt=excerpt, seconds=time.monotonic() - begun
+            status=status,
+            error=refusal_of(status),
+            excerpt=excerpt,
+            seconds=time.monotonic() - begun,
+            asked_pause=pause,
         )
 
-    def _exchange(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+    def _exchange(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str, float]:
         parts = urlsplit(url)
         host = parts.hostname or ""
         if parts.scheme == "https":
@@ -102,7 +107,8 @@ class ReceiverPosts:
             if refusal_of(response.status) is not None:
                 with suppress(HTTPError, HTTPException, OSError):  # the status alone decides
                     excerpt = response.read1(MOST_READ)
-            return response.status, _excerpt(excerpt)
+            pause = asked_pause_of(response.status, response.headers.get("Retry-After"), datetime.now(UTC))
+            return response.status, _excerpt(excerpt), pause
         finally:
             done.set()
             connection.close()

@@ -14,13 +14,23 @@ from core.domain.webhooks.event_types import MEANINGS, EventType
 from core.notifications.notifier import Notifier
 from core.services.webhooks.receiver_posts import ReceiverPosts
 from core.services.webhooks.webhook_secrets import FORMER_SECRET_TERM, WebhookSecrets
-from core.store import webhook_deliveries, webhooks
+from core.store import idempotency_keys, webhook_deliveries, webhooks
 from core.store.database import Connection, Database
 from core.store.webhook_deliveries import DeliveryRow
 from core.store.webhooks import WebhookRow
 
 #: Most webhooks of a project.
 MOST_WEBHOOKS = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewWebhook:
+    """A webhook that is asked for."""
+
+    url: str
+    types: Sequence[str]
+    labels: Mapping[str, str]
+    description: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,22 +65,33 @@ class Webhooks:
         self._posts = posts
 
     def create(
-        self, caller: Caller, url: str, types: Sequence[str], *, labels: Mapping[str, str], description: str
-    ) -> tuple[WebhookRow, str]:
-        """Make a webhook; return it with its secret, which is shown this once. Raise Invalid."""
+        self, caller: Caller, asked: NewWebhook, *, key: str | None = None, request_digest: str = ""
+    ) -> tuple[WebhookRow, str, bool]:
+        """Make a webhook; return it with its first secret, and whether ``key`` was used before. Raise Invalid.
+
+        A repeated request gets the webhook and the secret that the first one got. Raise IdempotencyMismatch if the key
+        was used with another request, UnknownWebhook if the webhook of the key was deleted.
+        """
+        url, description = asked.url, asked.description
         self._posts.check(url)
         id = new_id(datetime.now(UTC))
         values = {"project": caller.scope.owner, "url": url, "description": description}
-        values |= {"types": json.dumps([*dict.fromkeys(types)]), "labels": json.dumps(dict(labels))}
+        values |= {"types": json.dumps([*dict.fromkeys(asked.types)]), "labels": json.dumps(dict(asked.labels))}
         made = {"state": WebhookState.ACTIVE.value, "key_mark": self._secrets.mark(), "created_by": caller.name}
 
-        def write(c: Connection) -> WebhookRow:
+        def write(c: Connection) -> tuple[WebhookRow, bool]:
+            now = self._database.now(c)
+            if key is not None:
+                known = idempotency_keys.remember(c, caller, key, request_digest, id, now)
+                if known is not None:
+                    return webhooks.find(c, caller.scope, known), True
             if webhooks.count(c, caller.scope) >= MOST_WEBHOOKS:
                 raise Invalid(f"The project has {MOST_WEBHOOKS} webhooks, the most that it may have. Delete one first.")
-            webhooks.add(c, id, values | made | {"created_at": self._database.now(c)})
-            return webhooks.find(c, caller.scope, id)
+            webhooks.add(c, id, values | made | {"created_at": now})
+            return webhooks.find(c, caller.scope, id), False
 
-        return self._database.write(write), self._secrets.secret(id, 1)
+        row, replayed = self._database.write(write)
+        return row, self._secrets.secret(row.id, 1), replayed
 
     def page(self, caller: Caller, *, after: str | None, limit: int) -> tuple[Sequence[WebhookRow], str | None]:
         """Return a page of the webhooks of the caller's project, newest first, and the cursor of the next."""
