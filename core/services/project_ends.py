@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from common.errors import Invalid, NotFound, PlatformError, ProjectOpen, StoreUnavailable, UnknownProject
+from core.domain.access.audit import AuditEntry
 from core.domain.access.identities import ProjectState
 from core.domain.access.scopes import DEFAULT_PROJECT, Caller, work_of
 from core.domain.comparisons.comparison_states import ComparisonState
@@ -26,6 +27,7 @@ from core.services.uploads.uploads import Uploads
 from core.store import accounts, owned_rows, shares
 from core.store.accounts import ProjectRow
 from core.store.database import Connection, Database
+from core.store.recording import recorded_act
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +109,8 @@ class ProjectEnds:
             ending = accounts.ending_projects(c)
         for name, state in ending:
             caller = work_of(name)
-            self.cancel(caller)
+            with recorded_act(AuditEntry(act="close_project", project=name, subject=f"projects/{name}")):
+                self.cancel(caller)
             if state == ProjectState.DELETED and self._remove(caller):
                 self._database.write(lambda c, name=name: owned_rows.forget_project(c, name))  # type: ignore[misc]
                 logger.info("project %s is deleted, with all that it had", name)

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from sqlalchemy import Connection, TextClause, bindparam, insert, select, text, update
 
 from common.errors import NotFound
+from core.domain.access.audit import AuditEntry
 from core.domain.access.scopes import Caller, ReadScope, Scope, work_of
 from core.domain.submissions.stored_documents import decode_document
 from core.store import webhook_events
@@ -39,6 +40,10 @@ class AdvancedRow(StoredRow, frozen=True, gc=False):
     def caller(self) -> Caller:
         """For whom the job works."""
         return work_of(self.project, self.submitted_by)
+
+    def act(self, act: str, table: str) -> AuditEntry:
+        """Return the act of a job that works on this row, for its user; ``table``: the row's."""
+        return AuditEntry(act=act, project=self.project, user=self.submitted_by, subject=f"{table}/{self.id}")
 
     @property
     def label_values(self) -> dict[str, str]:

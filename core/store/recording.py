@@ -4,7 +4,8 @@ A context variable has the recording of the request at hand, and `Database.write
 thread of the request: transactions of other threads, and those of background jobs, have none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,11 +25,13 @@ _SIGNED_IN_KEY, _TRIED_KEY = "windtunnel.signed_in", "windtunnel.tried"
 class Recording:
     """The entries of one request. ``describe`` returns its act, as far as it is known at that time.
 
+    ``noted_only``: a transaction that makes or changes nothing has no entry, as of jobs that look again and again.
     ``tried``: the user as whom the request tries to sign in; empty: as nobody, or nobody knows yet.
     """
 
-    def __init__(self, describe: Callable[[], AuditEntry]) -> None:
+    def __init__(self, describe: Callable[[], AuditEntry], *, noted_only: bool = False) -> None:
         self._describe = describe
+        self._noted_only = noted_only
         self._noted: list[str] = []
         self._before: set[str] = set()
         self._inserts = False
@@ -43,7 +46,8 @@ class Recording:
 
         A transaction that is not durable has entries only if it names its subjects: others are signs of life.
         """
-        act, first = replace(self._describe(), request=self.request), durable and not self.written
+        act = replace(self._describe(), request=self.request)
+        first = durable and not self.written and not self._noted_only
 
         def work_and_record(c: Connection) -> T:
             noted = c.info[_NOTED_KEY] = self._noted = []
@@ -70,6 +74,16 @@ class Recording:
 
 #: The recording of this thread's request.
 CURRENT_RECORDING: ContextVar[Recording | None] = ContextVar("recording", default=None)
+
+
+@contextmanager
+def recorded_act(act: AuditEntry) -> Iterator[None]:
+    """Record what the transactions of this block make or change as an act of the platform, or of a row for its user."""
+    token = CURRENT_RECORDING.set(Recording(lambda: act, noted_only=True))
+    try:
+        yield
+    finally:
+        CURRENT_RECORDING.reset(token)
 
 
 def note(c: Connection, subject: str) -> None:

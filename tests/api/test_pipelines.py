@@ -1,14 +1,17 @@
 """Pipelines: steps in their order, outputs as inputs, equal steps, failures, retries, cancellation, and kills."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from common.errors import StoreUnavailable
-from core.domain.access.scopes import LOCAL_CALLER
+from core.domain.access.audit import AuditFilter
+from core.domain.access.scopes import LOCAL_CALLER, PLATFORM
 from core.services.platform import Platform
 from core.settings import Settings
+from core.store import audit
 from server import composition as root
 from tests.api.answers import MODEL, problem
 from tests.api.programs import OTHER, Programs, bench_platform
@@ -272,6 +275,43 @@ def test_a_pipeline_that_runs_is_cancelled_with_what_it_submitted(pipelines: Pip
     assert pipelines.client.post(f"/v1/pipelines/{id}/retry").status_code == 202
     assert pipelines.follow(id, POLICY)["state"] == "succeeded"
     problem(pipelines.client.post(f"/v1/pipelines/{id}/cancel"), 409, "illegal-transition")
+
+
+def acts_of_jobs(pipelines: Pipelines) -> list[tuple[str, str, str, list[str]]]:
+    """The entries of the audit log, the oldest first: act, project, subject, and what was affected."""
+    with pipelines.platform.database.read() as c:
+        rows = audit.page(c, PLATFORM, AuditFilter(), after=None, limit=100)
+    return [(row.act, row.project, row.subject, json.loads(row.affected or "[]")) for row in reversed(rows)]
+
+
+def test_the_audit_log_has_what_jobs_submit_and_cancel_for_a_pipeline_and_a_comparison(pipelines: Pipelines) -> None:
+    pipelines.platform.files.models.add(LOCAL_CALLER, (OTHER,), filename="model.py", name="other")
+    compared = {"dataset": "cartpole", "models": ["other", "mine"], "scenarios": {"range": [0, 8]}}
+    id = pipelines.create({"name": "compare", "comparison": compared})
+    comparison = pipelines.advance(id)["steps"][0]["comparison_id"]
+    pipelines.platform.jobs.comparison_batches.advance(comparison)
+    [made, *submitted] = acts_of_jobs(pipelines)
+    assert made == ("create_comparison", "default", f"pipelines/{id}", [f"comparisons/{comparison}"])
+    shown = pipelines.client.get(f"/v1/comparisons/{comparison}").json
+    sides = (shown["reference"], *shown["models"])
+    simulations = {f"simulations/{one['id']}" for side in sides for one in side["simulations"]}
+    assert len(submitted) == len(simulations) == 2
+    assert {act[:3] for act in submitted} == {("create_simulation", "default", f"comparisons/{comparison}")}
+    assert {one for act in submitted for one in act[3]} == simulations
+    pipelines.client.post(f"/v1/pipelines/{id}/cancel")
+    for _ in range(3):
+        pipelines.advance(id)
+        pipelines.platform.database.write(
+            lambda c: c.exec_driver_sql("UPDATE comparisons SET claim=NULL, claim_until=0, not_before=0")
+        )
+        pipelines.platform.jobs.comparison_batches.advance(comparison)
+    assert pipelines.get(id)["state"] == "cancelled"
+    cancelled = acts_of_jobs(pipelines)[3:]
+    assert [act[:3] for act in cancelled] == [
+        ("cancel_comparison", "default", f"pipelines/{id}"),
+        ("cancel_simulation", "default", f"comparisons/{comparison}"),
+    ]
+    assert {one for act in cancelled for one in act[3]} == {f"comparisons/{comparison}"} | simulations
 
 
 def test_a_deleted_pipeline_leaves_what_it_submitted(pipelines: Pipelines) -> None:

@@ -42,6 +42,7 @@ from core.store import comparisons as store
 from core.store import pipelines, simulations, webhook_events
 from core.store.comparisons import COMPARISONS, BatchSimulationRow, ComparedModelRow, ComparisonRow
 from core.store.database import Connection, Database
+from core.store.recording import recorded_act
 from runtimes.harness.evaluator.tasks import TaskPlan
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ logger = logging.getLogger(__name__)
 #: Seconds after which the simulations of a cancelled comparison are looked at again.
 CANCELLING_PAUSE = 1.0
 JOB = AdvancingJob(COMPARISONS)
+#: Acts of the audit log, named as the operations by which people do the same.
+CREATE_ACT, CANCEL_ACT = "create_simulation", "cancel_simulation"
 
 
 class ComparisonBatches:
@@ -130,11 +133,12 @@ class ComparisonBatches:
         document = {"spec": json.loads(model.spec), "provenance": json.loads(model.provenance)}
         submission = replace(resubmission(document), scenarios={"tasks": comparison.scenarios_of[batch]})
         try:
-            id, _ = self._simulations.accept(
-                comparison.row.caller,
-                submission,
-                within=lambda c, new: store.add_simulation(c, comparison.id, model.ordinal, batch, new),
-            )
+            with recorded_act(comparison.row.act(CREATE_ACT, "comparisons")):
+                id, _ = self._simulations.accept(
+                    comparison.row.caller,
+                    submission,
+                    within=lambda c, new: store.add_simulation(c, comparison.id, model.ordinal, batch, new),
+                )
         except (Conflict, QuotaExceeded, StoreUnavailable, StorageFull):
             raise
         except PlatformError as error:
@@ -265,7 +269,9 @@ class ComparisonBatches:
         with self._database.read() as c:
             unended = [play.simulation_id for play in store.simulations_of(c, [id]) if play.runs]
         if unended:
-            for error in self._simulations.cancellations.begin(row.caller, unended).values():
+            with recorded_act(row.act(CANCEL_ACT, "comparisons")):
+                errors = self._simulations.cancellations.begin(row.caller, unended)
+            for error in errors.values():
                 if isinstance(error, StoreUnavailable):  # others have just ended or were deleted, and need nothing
                     raise error
             return CANCELLING_PAUSE

@@ -37,6 +37,7 @@ from core.services.simulations.simulations import Simulations
 from core.store import pipelines as store
 from core.store.database import Connection, Database
 from core.store.pipelines import PIPELINES, PipelineRow, PipelineStepRow
+from core.store.recording import recorded_act
 
 logger = logging.getLogger(__name__)
 
@@ -192,9 +193,11 @@ class PipelineSteps:
             store.change_step(c, step, now, state=StepState.RUNNING.value, reason=None, **begun)
 
         if isinstance(resolved.content, Submission):
-            self._simulations.accept(row.caller, resolved.content, within=begin)
+            with recorded_act(row.act("create_simulation", "pipelines")):
+                self._simulations.accept(row.caller, resolved.content, within=begin)
         else:
-            self._comparisons.create(row.caller, resolved.content, within=begin)
+            with recorded_act(row.act("create_comparison", "pipelines")):
+                self._comparisons.create(row.caller, resolved.content, within=begin)
         self._notifier.publish(row.id)
 
     def _skip(self, id: str, step: PipelineStepRow, steps: Sequence[PipelineStepRow], equal: PipelineStepRow) -> None:
@@ -218,13 +221,16 @@ class PipelineSteps:
         running = [step for step in steps if step.state == StepState.RUNNING and change_at_end(step) is None]
         if running:
             simulations = [step.run_id for step in running if step.kind == "submission" and step.run_id]
-            for error in self._simulations.cancellations.begin(row.caller, simulations).values():
+            with recorded_act(row.act("cancel_simulation", "pipelines")):
+                errors = self._simulations.cancellations.begin(row.caller, simulations)
+            for error in errors.values():
                 if isinstance(error, StoreUnavailable):  # others have just ended or were deleted, and need nothing
                     raise error
             for step in running:
                 if step.kind == "comparison" and step.run_id and step.run_state == ComparisonState.RUNNING:
                     try:
-                        self._comparisons.cancel(row.caller, step.run_id)
+                        with recorded_act(row.act("cancel_comparison", "pipelines")):
+                            self._comparisons.cancel(row.caller, step.run_id)
                     except IllegalTransition:  # it has just ended
                         logger.info("pipeline %s: comparison %s has ended already", id, step.run_id)
             return PAUSE
