@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from common.errors import NotFound
 from core.domain.access.scopes import Scope, work_of
 from core.domain.submissions.provenance import dataset_of
 from core.notifications.local_notifier import LocalNotifier
@@ -184,6 +185,9 @@ def test_a_simulation_goes_on_whose_model_its_owner_deletes(
     run = people.ask("blue submitter", "POST", "/v1/simulations", json={"dataset": "noop", "model": "red/brake"}).json
     unshare(people, "models/brake")
     assert people.ask("red submitter", "DELETE", "/v1/models/brake").status_code == 204
+    used = get(people, "/v1/projects/red/quotas", "red viewer").json["stored_bytes"]["used"]
+    assert used == 0, "its owner is charged no more, although the bytes stay for the simulation"
+    assert platform.access.quotas.recount() == 0
     assert platform.files.models.remove_orphans() == 0
     launch = worker.launch(run["id"])
     assert b"".join(platform.store.get("models/" + run["model"]["digest"].removeprefix("sha256:"))) == MODEL
@@ -192,7 +196,12 @@ def test_a_simulation_goes_on_whose_model_its_owner_deletes(
     ended = get(people, f"/v1/simulations/{run['id']}").json
     assert ended["state"] == "succeeded" and ended["model"]["name"] == "red/brake"
     archive = get(people, f"/v1/simulations/{run['id']}/archive")
-    assert archive.status_code == 200
+    assert archive.status_code == 200 and MODEL in archive.data
+    assert people.ask("blue submitter", "DELETE", f"/v1/simulations/{run['id']}").status_code == 204
+    platform.jobs.deletion.remove(run["id"])
+    assert platform.files.models.remove_orphans() == 1, "nothing refers to the bytes any more"
+    with pytest.raises(NotFound):
+        platform.store.size("models/" + run["model"]["digest"].removeprefix("sha256:"))
 
 
 def test_a_run_with_a_shared_model_is_retried_while_that_is_shared(
