@@ -6,7 +6,7 @@ from fractions import Fraction
 from api.tabular import csv_of
 from core.domain.usage.usage_sums import UsageSum
 from core.services.operations.usage_reports import UsageReport
-from core.services.submissions.estimates import AskedQuota, SubmissionEstimate
+from core.services.submissions.estimates import AskedQuota, AskedResource, SubmissionEstimate
 
 #: Digits after the point of costs.
 COST_DIGITS = 6
@@ -82,6 +82,9 @@ def estimate_document(estimate: SubmissionEstimate) -> dict[str, object]:
         },
         "quotas": _parts(estimate.project),
         "user_quotas": _parts(estimate.user),
+        "resources": _resource_parts(estimate.project_resources),
+        "user_resources": _resource_parts(estimate.user_resources),
+        "never_starts": estimate.held,
     }
 
 
@@ -89,4 +92,10 @@ def _parts(parts: Sequence[AskedQuota]) -> dict[str, object]:
     return {
         part.quota.value: {"limit": part.limit, "used": part.used, "asked": part.asked, "part": part.part}
         for part in parts
+    }
+
+
+def _resource_parts(parts: Sequence[AskedResource]) -> dict[str, object]:
+    return {
+        part.name: {"limit": part.limit, "used": part.used, "asked": part.asked, "part": part.part} for part in parts
     }

@@ -88,6 +88,25 @@ class QuotaPartSchema(Open):
     )
 
 
+class ResourcePartSchema(Open):
+    """A resource of workers that run, and how much of it a submission asks for."""
+
+    limit = integer("The limit in force, as a number of cores, bytes or devices; null: none.", allow_none=True)
+    used = real("Number of cores, bytes or devices that running workers have.")
+    asked = real("Number of cores, bytes or devices of all its workers, or replicas, together.")
+    part = real(
+        "Part of the limit that it asks for, as a number of limits (0.4: 40 % of it); null where there is none.",
+        allow_none=True,
+    )
+
+
+def _resource_parts(whose: str) -> fields.Dict:
+    return dictionary(
+        f"Resources of {whose}, by name: `cpu`, `memory`, devices, and what else has a limit.",
+        fields.Nested(ResourcePartSchema),
+    )
+
+
 def _parts(whose: str) -> fields.Dict:
     names = ", ".join(f"`{quota}` (number of {MEANINGS[quota]})" for quota in Quota)
     return dictionary(f"Quotas of {whose}, by name: {names}.", fields.Nested(QuotaPartSchema))
@@ -105,3 +124,9 @@ class EstimateSchema(Open):
     basis = document(EstimateBasisSchema, "What the estimate rests on.")
     quotas = _parts("the project")
     user_quotas = _parts("the user in it; none without accounts")
+    resources = _resource_parts("the project")
+    user_resources = _resource_parts("the user in it; none without accounts")
+    never_starts = string(
+        "Why a limit keeps it waiting even if nothing else runs, such as one below what a gang needs; null: none does.",
+        allow_none=True,
+    )

@@ -20,8 +20,10 @@ from windtunnel.model_sources import LocalModel, ReferencedModel, Source, Stored
 COMMUNICATIONS = ("mpi", "torch", "tensorflow", "jax", "none")
 #: The formats of a program, of one that is a Python file, and of a case of a packaged simulator.
 FORMAT, PYTHON, CASE = "gang_program", "python", "package_case"
-#: The file at the top of a folder or zip that makes it such a case, with the lists that it has.
-MANIFEST, MEMBERS = "package.json", ("packages", "command")
+#: The runtime of such cases, and how their ranks find each other.
+CASE_RUNTIME, CASE_COMMUNICATION = "package", "packaged"
+#: The file at the top of a folder or zip that makes it such a case.
+MANIFEST = "package.json"
 #: The suffix of a case that is this file alone.
 CASE_SUFFIX = ".case"
 #: The dataset of programs, and the one task that is run if no others are asked for.
@@ -48,6 +50,16 @@ class SentModel:
 class _SentGang(msgspec.Struct):
     command: list[str] = []
     build: list[str] = []
+
+
+class _Case(msgspec.Struct):
+    packages: list[object]
+    command: list[object]
+    ranks: object = 1  # which the platform checks
+
+
+class _CaseSubmission(msgspec.Struct):
+    gang: dict[str, object] | None = None
 
 
 class _Sent(msgspec.Struct):
@@ -96,8 +108,27 @@ def _keeps_name(path: Path, gang: _SentGang, *, python: bool) -> bool:
 
 def is_case(source: Source) -> bool:
     """Return whether a folder, zip or `.case` file is a case of a packaged simulator, by its description."""
+    return _described_case(source) is not None
+
+
+def case_members(source: Source, submission: Mapping[str, object]) -> dict[str, object]:
+    """Return the members that the platform gives a submission of a case, from its description; else an empty dict.
+
+    Members of a gang that the submission has count before those of the case.
+    """
+    case = _described_case(source)
+    if case is None:
+        return {}
+    gang = msgspec.convert(submission, _CaseSubmission).gang or {}
+    size = 1 if "slots" in gang else case.ranks
+    described = {"size": size, "command": case.command, **gang, "communication": CASE_COMMUNICATION}
+    return {"runtime": CASE_RUNTIME, "gang": described}
+
+
+def _described_case(source: Source) -> _Case | None:
+    """Return what the description of a case says; None if there is none, or it is not one of a case."""
     if not isinstance(source, LocalModel):
-        return False
+        return None
     path, described = source.path, b""
     with contextlib.suppress(KeyError, OSError, zipfile.BadZipFile):
         if path.is_dir() or path.suffix.lower() == CASE_SUFFIX:
@@ -106,10 +137,9 @@ def is_case(source: Source) -> bool:
             with zipfile.ZipFile(path) as archive:
                 described = archive.read(f"{_top_of(archive)}{MANIFEST}")
     try:
-        members = msgspec.json.decode(described, type=dict[str, object])
+        return msgspec.json.decode(described, type=_Case)
     except msgspec.DecodeError:
-        return False
-    return all(isinstance(members.get(name), list) for name in MEMBERS)
+        return None
 
 
 def default_start(model: str, communication: str, build: list[str] | None = None) -> tuple[list[str] | None, list[str]]:

@@ -51,8 +51,23 @@ class QuotaPart(msgspec.Struct, frozen=True, kw_only=True):
     part: float | None = None
 
 
+class ResourcePart(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource of workers that run, in cores, bytes or devices: its limit, its use, and what a submission asks for.
+
+    None where there is no limit.
+    """
+
+    limit: int | None = None
+    used: float = 0.0
+    asked: float = 0.0
+    part: float | None = None
+
+
 class Estimate(Record, frozen=True, kw_only=True):
-    """Needs of a submission; None where nothing is known, because nothing like it has run."""
+    """Needs of a submission; None where nothing is known, because nothing like it has run.
+
+    ``never_starts``: why a limit keeps it waiting even if nothing else runs; None: none does.
+    """
 
     tasks: int
     workers: int
@@ -63,3 +78,6 @@ class Estimate(Record, frozen=True, kw_only=True):
     currency: str = ""
     quotas: dict[str, QuotaPart] = msgspec.field(default_factory=dict)
     user_quotas: dict[str, QuotaPart] = msgspec.field(default_factory=dict)
+    resources: dict[str, ResourcePart] = msgspec.field(default_factory=dict)
+    user_resources: dict[str, ResourcePart] = msgspec.field(default_factory=dict)
+    never_starts: str | None = None

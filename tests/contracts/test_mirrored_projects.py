@@ -36,7 +36,7 @@ NOT_COMPARED = """
     project_rates provenance_version provider_sign_ins refused_documents report_headers request_guard results
     run_logging secrets sensitivities session sign_ins simulation_outputs size_limits staging_retries
     submission_routes sweeps task_pictures transfers trusted_commands trusted_pages trusted_runs uploads usage
-    webhooks open_streams sign_in_records
+    webhooks estimates open_streams sign_in_records
 """.split()
 #: The least share of the mirror's requests that end with the status of the test's: it does what the test does.
 ALIKE = 0.97

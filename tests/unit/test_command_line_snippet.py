@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from web.command_line import run_line
-from windtunnel.commands.run import _submission, command
+from windtunnel.commands.gang_options import submission_of
+from windtunnel.commands.run import command
 from windtunnel.submissions import document
 
 NAME = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
@@ -52,7 +53,9 @@ def submitted(line: str) -> dict[str, Any]:
         options = dict(context.params)
     model, dataset = options.pop("model"), options.pop("dataset")
     kept = {name: value for name, value in options.items() if name not in {"url", "context", "outputs", "as_json"}}
-    arguments = _submission({name: kept[name] for name in kept if name not in {"quiet", "detach", "watch"}})
+    dataset, arguments = submission_of(
+        model, dataset, {name: kept[name] for name in kept if name not in {"quiet", "detach", "watch"}}
+    )
     executor = arguments.pop("executor")
     arguments["placement"] = {"executor": executor} if executor else None
     return document(dataset, scenarios_=arguments.pop("scenarios"), model=model, **arguments)

@@ -1,5 +1,6 @@
 """Gang programs as the user names them: the command that starts each kind, and what `windtunnel run` makes of it."""
 
+import json
 import shutil
 import zipfile
 from pathlib import Path
@@ -10,11 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from windtunnel.commands import cli
+from windtunnel.commands.estimate import command as estimate
+from windtunnel.commands.gang_options import gang_fields
 from windtunnel.commands.run import command as run
-from windtunnel.commands.run import gang_fields
 from windtunnel.errors import WindtunnelError
-from windtunnel.gang_programs import CASE, FORMAT, PYTHON, SentModel, default_command, sent_model
-from windtunnel.model_sources import pack
+from windtunnel.gang_programs import CASE, FORMAT, PYTHON, SentModel, case_members, default_command, sent_model
+from windtunnel.model_sources import pack, source_of
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +200,23 @@ def test_the_words_of_a_command_are_those_of_a_shell() -> None:
         ("heat.py --ranks 2 --communication mpl", "'mpl' is not one of 'mpi', 'torch'"),
     ],
 )
-def test_a_mistake_is_told_before_anything_is_sent(words: str, message: str) -> None:
+@pytest.mark.parametrize("command", ["run", "estimate"])
+def test_a_mistake_is_told_before_anything_is_sent(command: str, words: str, message: str) -> None:
     written("heat.py")
-    refused = CliRunner().invoke(cli, ["run", *words.split(), "--url", "http://127.0.0.1:9"])
+    refused = CliRunner().invoke(cli, [command, *words.split(), "--url", "http://127.0.0.1:9"])
     assert refused.exit_code == 2 and message in " ".join(refused.output.split())
+
+
+def test_estimates_have_all_options_of_a_submission_that_runs_have() -> None:
+    own = {"outputs", "as_json", "quiet", "detach", "watch"}  # of what is done with the simulation
+    assert {option.name for option in run.params} - own == {option.name for option in estimate.params} - {"output"}
+
+
+@pytest.mark.parametrize("ranks", [{}, {"ranks": 4}])
+def test_a_case_that_the_platform_does_not_have_is_estimated_by_its_description(ranks: dict[str, int]) -> None:
+    described = {"packages": ["calculix-ccx"], "command": ["ccx", "beam"], **ranks}
+    written("beam/package.json", json.dumps(described).encode())
+    gang = {"size": ranks.get("ranks", 1), "command": ["ccx", "beam"], "communication": "packaged"}
+    assert case_members(source_of("beam"), {}) == {"runtime": "package", "gang": gang}
+    assert case_members(source_of("beam"), {"gang": {"size": 3}})["gang"] == gang | {"size": 3}
+    assert case_members(source_of(written("heat.py")), {}) == case_members(source_of("stored"), {}) == {}

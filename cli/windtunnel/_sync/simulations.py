@@ -16,7 +16,7 @@ from windtunnel._sync.results import Results
 from windtunnel._sync.transport import Transport, lines_of, path
 from windtunnel._sync.uploads import Progress
 from windtunnel.errors import Interrupted, Refused, WindtunnelError
-from windtunnel.gang_programs import sent_model
+from windtunnel.gang_programs import case_members, sent_model
 from windtunnel.model_sources import LocalModel, ReferencedModel, StoredModel, file_digest, source_of
 from windtunnel.records import Check, Event, Result, Simulation, read
 from windtunnel.replays import Replay
@@ -86,7 +86,7 @@ class Simulations:
         body, _, format = _document(dataset, options)
         source = None if model is None else source_of(model)
         if isinstance(source, LocalModel):
-            later = {"model_reference": f"file:{source.path.name}"}
+            later = {"model_reference": f"file:{source.path.name}"} | case_members(source, body)
             if source.path.is_file() and format is None:
                 try:
                     return self._estimate(body | {"model": file_digest(source.path)})

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 import click
 
 from windtunnel import output as outputs
+from windtunnel.commands.gang_options import gang_options, submission_of
 from windtunnel.commands.options import dataset_names, models_and_files, with_client
-from windtunnel.commands.submission_options import field_values, submission_options
-from windtunnel.usage_records import Estimate, QuotaPart
+from windtunnel.commands.submission_options import submission_options
+from windtunnel.usage_records import Estimate, QuotaPart, ResourcePart
 
 if TYPE_CHECKING:
     from windtunnel import Client
@@ -28,13 +29,17 @@ COLUMNS: Sequence[outputs.RecordColumn[Estimate]] = (
     ("rests on", lambda estimate: BASES[estimate.basis.kind].format(estimate.basis.simulations, estimate.basis.tasks)),
     ("quotas", lambda estimate: _shares(estimate.quotas) or "none"),
     ("own quotas", lambda estimate: _shares(estimate.user_quotas) or "none"),
+    ("resources", lambda estimate: _shares(estimate.resources) or "no limits"),
+    ("own resources", lambda estimate: _shares(estimate.user_resources) or "no limits"),
+    ("never starts", lambda estimate: estimate.never_starts or ""),
 )
 
 
 @click.command()
 @click.argument("model", shell_complete=models_and_files)
-@click.argument("dataset", shell_complete=dataset_names)
+@click.argument("dataset", required=False, shell_complete=dataset_names)
 @submission_options()
+@gang_options()
 @click.option(
     "-o",
     "--output",
@@ -44,15 +49,18 @@ COLUMNS: Sequence[outputs.RecordColumn[Estimate]] = (
     help="Format of the output.",
 )
 @with_client
-def command(client: "Client", model: str, dataset: str, output: str, **options: object) -> None:
+def command(client: "Client", model: str, dataset: str | None, output: str, **options: object) -> None:
     """Estimate the needs of a simulation of MODEL on DATASET: at once, without a worker; nothing is uploaded.
 
-    The options are those of `windtunnel run`. A number that is not known is left empty.
+    MODEL, DATASET and the options of the submission are those of `windtunnel run`. A number that is not known is left
+    empty.
 
     \b
     windtunnel estimate policy.onnx car_street --scenarios 0-499
+    windtunnel estimate heat.py --ranks 4
     """
-    estimate = client.simulations.estimate(model, dataset, **field_values(options))
+    dataset, submission = submission_of(model, dataset, options)
+    estimate = client.simulations.estimate(model, dataset, **submission)
     outputs.show_records([estimate], COLUMNS, output, named=True)
 
 
@@ -60,5 +68,5 @@ def _amount(value: float | None, form: str) -> str:
     return "" if value is None else form.format(value)
 
 
-def _shares(parts: Mapping[str, QuotaPart]) -> str:
+def _shares(parts: Mapping[str, QuotaPart] | Mapping[str, ResourcePart]) -> str:
     return ", ".join(f"{part.part:.0%} of {name}" for name, part in parts.items() if part.part is not None)

@@ -1,6 +1,5 @@
 """`windtunnel run`: upload a model, simulate it, show the progress, report how it did."""
 
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -11,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from windtunnel import tables
+from windtunnel.commands.gang_options import gang_options, submission_of
 from windtunnel.commands.options import SaveOption, dataset_names, models_and_files, with_client
-from windtunnel.commands.submission_options import field_values, submission_options
+from windtunnel.commands.submission_options import submission_options
 from windtunnel.errors import WindtunnelError
-from windtunnel.gang_programs import COMMUNICATIONS, DATASET, ONE_TASK, default_start, is_case
-from windtunnel.model_sources import StoredModel, source_of
 from windtunnel.output import serialised
 from windtunnel.visible_text import visible
 
@@ -34,20 +32,7 @@ FAILED, NOT_RUN, DETACHED = 1, 2, 130
 @click.argument("model", shell_complete=models_and_files)
 @click.argument("dataset", required=False, shell_complete=dataset_names)
 @submission_options()
-@click.option(
-    "--ranks", type=click.IntRange(1), metavar="N", help="Run MODEL, a coupled program, as a gang of N ranks."
-)
-@click.option(
-    "--command", "program", metavar="TEXT", help="Command of each rank, in the folder of MODEL; by what MODEL is."
-)
-@click.option(
-    "--build", metavar="TEXT", help="Command that compiles MODEL first, in its folder, such as 'mpicc a.c -o a'."
-)
-@click.option(
-    "--communication",
-    type=click.Choice(COMMUNICATIONS),
-    help="How the ranks find each other; mpi if left out.",
-)
+@gang_options()
 @click.option(
     "--save", "outputs", cls=SaveOption, metavar="FILE", multiple=True, help="Save results: .parquet, .csv, .ndjson."
 )
@@ -60,10 +45,6 @@ def command(
     client: "Client",
     model: str,
     dataset: str | None,
-    ranks: int | None,
-    program: str | None,
-    build: str | None,
-    communication: str | None,
     outputs: Sequence[str],
     as_json: bool,
     quiet: bool,
@@ -97,17 +78,7 @@ def command(
         raise click.UsageError("--detach submits only; `windtunnel results ID --save FILE` saves the results later.")
     if watch and (detach or not Path(model).exists()):
         raise click.UsageError("--watch follows a model's file, and its simulation to the end.")
-    submission = _submission(options)
-    if ranks is not None:
-        submission |= gang_fields(model, dataset, ranks, program, build, communication, **submission)
-        dataset = dataset or DATASET
-    elif program is not None or build is not None or communication is not None:
-        raise click.UsageError("--command, --build and --communication are of a coupled program: add --ranks N.")
-    elif dataset is None:
-        raise click.UsageError(
-            "Name a DATASET, such as car_street (`windtunnel datasets` lists them), or run MODEL as a coupled program"
-            " with --ranks N."
-        )
+    dataset, submission = submission_of(model, dataset, options)
     if detach:
         simulation = _submitted(client, model, dataset, submission, quiet or as_json)
         click.echo(serialised(simulation.raw, "json") if as_json else simulation.id)
@@ -129,56 +100,6 @@ def command(
         click.echo(f"\nWaiting for a change of {model}; Ctrl-C ends.", err=True)
         while _changed(Path(model)) in {changed, None}:
             time.sleep(LOOK_INTERVAL)
-
-
-def _submission(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `simulations.submit` for the options."""
-    submission = field_values(options)
-    if both := sorted(submission["params"].keys() & submission["sweep"].keys()):
-        raise click.UsageError(f"{both[0]} is in --param and in --sweep; leave one of them out.")
-    return submission
-
-
-def gang_fields(
-    model: str,
-    dataset: str | None,
-    ranks: int,
-    command: str | None,
-    build: str | None,
-    communication: str | None,
-    *,
-    scenarios: str | None,
-    sample: int | None,
-    **_: object,
-) -> dict[str, object]:
-    """Return the arguments of `simulations.submit` that make a submission one of a gang, where it leaves them open."""
-    tasks = ONE_TASK if scenarios is None and sample is None else scenarios
-    source = source_of(model)
-    described = is_case(source) or (isinstance(source, StoredModel) and dataset not in {None, DATASET})
-    if described and {command, build, communication} == {None}:  # the case, or the dataset, has them
-        return {"gang": {"size": ranks}, "scenarios": tasks}
-    communication = communication or COMMUNICATIONS[0]
-    compiled = _words("--build", build) if build is not None else None
-    if command is not None:
-        words = _words("--command", command)
-    else:
-        compiled, words = default_start(model, communication, compiled)
-    built = {"build": compiled} if compiled is not None else {}
-    return {
-        "gang": {"size": ranks, "communication": communication, "command": words, **built},
-        "scenarios": tasks,
-    }
-
-
-def _words(option: str, text: str) -> list[str]:
-    """Return the words of a command line. Raise UsageError if it has none, or is not one."""
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise click.UsageError(f"{option} {text!r} is not a command line: {error}.") from None
-    if not words:
-        raise click.UsageError(f"{option} is empty: leave it out, or name the program and its arguments.")
-    return words
 
 
 def _changed(path: Path) -> int | None:

@@ -120,7 +120,9 @@ class WorkersInUse:
                 )
                 has = f"{whose} has {_text(name, used)} of {_text(name, amount)}"
                 quota, more = (
-                    (name, "") if name == WORKERS else (f"resources.{name}", f", it needs {_text(name, need)}")
+                    (name, f", it needs {need:,}" if workers > 1 else "")
+                    if name == WORKERS
+                    else (f"resources.{name}", f", it needs {_text(name, need)}")
                 )
                 return f"waits for its quota `{quota}`: {has}{more}; {who} can raise it"
         return None
