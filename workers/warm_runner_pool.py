@@ -162,7 +162,8 @@ class WarmRunnerPool:
 
     def _load_recent(self) -> list[WarmKind]:
         try:
-            return [WarmKind(**fields) for fields in json.loads((self._run / "warm.json").read_bytes())]
+            kinds = [WarmKind(**fields) for fields in json.loads((self._run / "warm.json").read_bytes())]
+            return [kind for kind in kinds if kind.project or not kind.loads_own]  # of an earlier version
         except (OSError, ValueError, TypeError):
             return [self._options.initial] if self._options.initial is not None else []
 

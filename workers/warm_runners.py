@@ -38,7 +38,8 @@ class WarmKind:
     """Kind of a warm runner: the launches it can take. ``play``: name of a registered dataset's staged folder.
 
     ``environment``: name of the model's own environment in the node cache; empty: that of its format. ``trusted``: its
-    evaluators load the model themselves.
+    evaluators load the model themselves. ``project``: whose environment or play its processes have loaded, so that they
+    serve no other project, even one with the same content; empty if they have loaded what is the platform's alone.
     """
 
     runtime: str
@@ -48,6 +49,16 @@ class WarmKind:
     play: str = ""
     environment: str = ""
     trusted: bool = False
+    project: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.loads_own:
+            object.__setattr__(self, "project", "")  # the class is frozen
+
+    @property
+    def loads_own(self) -> bool:
+        """Whether its processes load packages or plants that a project has brought."""
+        return bool(self.environment or self.play)
 
     @classmethod
     def of(cls, launch: Launch) -> "WarmKind":

@@ -1,12 +1,15 @@
 """Warm runners: how many the node agent keeps of a kind, and from what they are forked."""
 
 import asyncio
+import json
+import shutil
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from core.domain.scheduling.launches import Launch
 from core.domain.scheduling.warm_depth import HALF_LIFE
 from datasets.catalogue import datasets
 from runtimes.catalogue import runtimes, simulators
@@ -181,6 +184,74 @@ def test_a_runner_is_forked_once_its_fork_servers_are_ready_and_started_before_t
             await rig.end(runner)
 
     with_pool(home, work)
+
+
+def launch_of(project: str, **own: str) -> Launch:
+    """Return a launch of a project; ``own``: what it brings."""
+    fields = dict.fromkeys(("id", "simulation_id", "url", "model_digest", "model_key", "token"), "")
+    return Launch(attempt=1, workers=1, project=project, **fields, **_fields(NOOP), **own)
+
+
+@pytest.mark.parametrize(
+    ("own", "same"), [({}, True), ({"environment": "sha256:1"}, False), ({"play": "streets"}, False)]
+)
+def test_a_kind_is_of_one_project_if_its_processes_load_packages_or_plants_of_one(
+    own: dict[str, str], same: bool
+) -> None:
+    kinds = [WarmKind.of(launch_of(project, **own)) for project in ("red", "blue")]
+    assert (kinds[0] == kinds[1]) == same
+    assert kinds[0] == WarmKind.of(launch_of("red", **own))
+
+
+def test_a_warm_runner_that_has_loaded_plants_of_a_project_is_given_to_no_other_project(home: Path) -> None:
+    shutil.copytree(datasets()["noop"].folder, home / "plays" / "streets")
+    red, blue = (WarmKind.of(launch_of(project, play="streets")) for project in ("red", "blue"))
+
+    async def work(rig: PoolRig) -> None:
+        rig.pool.record_use(red)
+        await rig.until(lambda: rig.pool.kinds == [red])
+        (warm,) = rig.pool._warm[red]
+        taken = rig.pool.take(blue, 1)
+        assert taken is not None and taken is not warm, "it is started for the other project"
+        assert rig.pool.take(red, 1) is warm, "it waits for its own project"
+        rig.pool.record_use(blue)
+        await rig.until(lambda: rig.pool.kinds == [blue])
+        for runner in (taken, warm):
+            await rig.end(runner)
+
+    with_pool(home, work)
+
+
+def test_a_warm_runner_that_is_taken_is_given_to_no_further_launch(home: Path) -> None:
+    async def work(rig: PoolRig) -> None:
+        rig.pool.record_use(NOOP)
+        await rig.until(lambda: rig.pool.kinds == [NOOP])
+        taken = [rig.pool.take(NOOP, 1) for _ in range(3)]
+        names = {runner.name for runner in taken if runner is not None}
+        assert len(names) == 3
+        await rig.until(lambda: rig.pool.kinds == [NOOP])
+        assert not names & {runner.name for runner in rig.pool._warm[NOOP]}
+        for runner in taken:
+            assert runner is not None
+            await rig.end(runner)
+
+    with_pool(home, work)
+
+
+def test_a_kind_that_an_earlier_version_has_kept_for_all_projects_is_kept_no_more(home: Path) -> None:
+    saved = [{**_fields(NOOP), "play": "streets"}, {**_fields(NOOP), "environment": "sha256:1"}, _fields(NOOP)]
+    (home / "run" / "warm.json").write_text(json.dumps(saved))
+
+    async def work(rig: PoolRig) -> None:
+        await rig.until(lambda: rig.pool.kinds == [NOOP])
+
+    with_pool(home, work)
+
+
+@pytest.mark.parametrize("own", [{"environment": "sha256:1"}, {"play": "streets"}])
+def test_what_a_project_brings_is_in_no_fork_server(own: dict[str, str]) -> None:
+    platforms = forkable(NOOP, "/platform/evaluator", "/platform/model")
+    assert forkable(WarmKind.of(launch_of("red", **own)), "/platform/evaluator", "/platform/model") <= platforms
 
 
 def test_without_kinds_to_keep_there_is_no_fork_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
