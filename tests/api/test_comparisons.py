@@ -149,10 +149,21 @@ def test_combinations_of_a_sweep_are_one_scenario(client: FlaskClient, play: Pla
     unswept = play(lambda task: scored(task, 50), 10)
     verdict = compared(client, first, second)["verdict"]
     assert (verdict["pairs"], verdict["count"], verdict["tasks"]) == (10, 10, 20)
-    document = compared(client, first, unswept)
-    assert document["unpaired"] == {"here": 20, "to": 10} and document["verdict"]["pairs"] == 0
-    assert document["verdict"]["mean"] is None and document["verdict"]["decision"] == "undecided"
-    assert document["verdict"]["sentence"].startswith("No scenario has been played with both ")
+    for design in ("population", "exact"):
+        document = compared(client, first, unswept, design=design)
+        assert document["unpaired"] == {"here": 20, "to": 10} and document["verdict"]["pairs"] == 0
+        assert document["verdict"]["mean"] is None and document["verdict"]["decision"] == "undecided"
+        assert document["verdict"]["sentence"].startswith("No scenario has been played with both ")
+
+
+@pytest.mark.parametrize("design", ["population", "exact"])
+def test_simulations_without_a_result_are_compared_as_undecided(
+    client: FlaskClient, submit: Submit, design: str
+) -> None:
+    first, second = (submit(dataset="car_street").json["id"] for _ in range(2))
+    for other in (first, second):
+        verdict = compared(client, first, other, design=design, margin=1)["verdict"]
+        assert (verdict["decision"], verdict["pairs"], verdict["mean"]) == ("undecided", 0, None)
 
 
 def test_another_metric_and_a_bound_can_be_named(client: FlaskClient, play: Play) -> None:

@@ -76,8 +76,11 @@ class TestPlan:
 
     @property
     def pairs(self) -> int | None:
-        """Return the length of the list whose mean is meant, None for a mean that stays unknown."""
-        return self.scenarios if self.design is Design.EXACT else None
+        """Return the length of the list whose mean is meant, None for a mean that stays unknown.
+
+        A list without a scenario decides as little as one with a scenario that has not been played.
+        """
+        return max(1, self.scenarios) if self.design is Design.EXACT else None
 
     @property
     def anytime_rate(self) -> float:
@@ -279,8 +282,8 @@ class PairedTest:
 
     @property
     def known(self) -> bool:
-        """Return whether the mean is known: that of an exact list which was played to its end."""
-        return self.complete and self.plan.design is Design.EXACT and self.plan.ended
+        """Return whether the mean is known: that of an exact list which was played to its end; nothing has no mean."""
+        return self.count > 0 and self.complete and self.plan.design is Design.EXACT and self.plan.ended
 
     @property
     def mean(self) -> float:
@@ -366,7 +369,7 @@ class PairedTest:
     def _anytime_interval(self) -> tuple[float, float]:
         """Return the interval of the any-time test, as shares of the bound."""
         if self.plan.design is Design.EXACT:
-            below, above = (share * self.count / self.plan.scenarios for share in self.unknown_shares)
+            below, above = (share * self.count / max(1, self.plan.scenarios) for share in self.unknown_shares)
             low, high = (-1.0, 1.0) if self.plan.standing else (self.sequence.low, self.sequence.high)
             return max(-1.0, low - below), min(1.0, high + above)
         if not self.plan.standing and self.lowest == self.highest:
