@@ -71,7 +71,7 @@ class ShownShares(msgspec.Struct, frozen=True):
     items: list[ShownShare]
 
 
-class ShownRule(msgspec.Struct, frozen=True):
+class ShownRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """A rule by which a project deletes what is old. Ages in seconds."""
 
     kind: str

@@ -76,6 +76,112 @@ def test_what_is_in_the_bin_comes_back_or_is_deleted_for_good(team: Team, page: 
     team.ask("ada", "PUT", "/v1/projects/red/retention", "red", json={})
 
 
+def rules_of(team: Team) -> object:
+    return team.ask("ada", "GET", "/v1/projects/red/retention", "red").json["rules"]
+
+
+def test_a_maintainer_adds_a_rule_changes_it_and_removes_it(team: Team, page: Page) -> None:
+    team.ask("ada", "PUT", "/v1/projects/red/retention", "red", json={"bin": True, "rules": [RULE]})
+    team.sign_in(page, "ada", "/operations/project?project=red")
+    new = page.get_by_role("form", name="Another rule")
+    new.get_by_label("Older than, in days").fill("30")
+    new.get_by_label("Keep the last").fill("100")
+    new.get_by_label("Labels, one in a line").fill("branch=nightly\n\n team = a b=c ")
+    new.get_by_label("failed").check()
+    new.get_by_role("button", name="Add the rule").click()
+    expect(card(page, "Retention")).to_contain_text("team=a b=c")
+    labels = {"branch": "nightly", "team": "a b=c"}
+    added = {"kind": "simulations", "older_than": 2_592_000, "keep_last": 100, "labels": labels, "states": ["failed"]}
+    assert rules_of(team) == [RULE, added]
+
+    page.get_by_label("Change rule 2").click()
+    second = page.get_by_role("form", name="Rule 2")
+    expect(second.get_by_label("Older than, in days")).to_have_value("30")
+    expect(second.get_by_label("Labels, one in a line")).to_have_value("branch=nightly\nteam=a b=c")
+    second.get_by_label("Older than, in days").fill("0.0625")
+    second.get_by_label("Labels, one in a line").fill("")
+    second.get_by_role("button", name="Change the rule").click()
+    expect(card(page, "Retention")).to_contain_text("1 h 30 min")
+    changed = {"kind": "simulations", "older_than": 5400, "keep_last": 100, "states": ["failed"]}
+    assert rules_of(team) == [RULE, changed]
+
+    rule = card(page, "Retention").get_by_role("listitem").filter(has_text="models, unused for")
+    rule.get_by_text("Remove …").click()
+    rule.get_by_role("button", name="Remove rule 1").click()
+    expect(card(page, "Retention").get_by_role("listitem")).to_have_count(1)
+    decided = team.ask("ada", "GET", "/v1/projects/red/retention", "red").json
+    assert decided == {"bin": True, "rules": [changed]}, "the bin stays as it was decided"
+    team.ask("ada", "PUT", "/v1/projects/red/retention", "red", json={})
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"Name": "brake", "Kind": "models"}, "would take all models"),
+        ({"Name": "brake", "Keep the last": "3"}, "neither unused_for nor name"),
+        ({"Kind": "datasets", "Keep the last": "3", "Labels, one in a line": "a=b"}, "neither labels nor states"),
+        ({"Older than, in days": "soon"}, "Older than: write a number of days"),
+        ({"Unused for, in days": "-1", "Kind": "models"}, "Unused for: write a number of days"),
+        ({"Older than, in days": "1", "Labels, one in a line": "nightly"}, "write each in a line of its own"),
+        ({"Keep the last": "few"}, "keep_last"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused_at_its_form_which_keeps_its_fields(
+    team: Team, page: Page, page_errors: Errors, fields: dict[str, str], reason: str
+) -> None:
+    page_errors.expect("422")
+    team.sign_in(page, "ada", "/operations/project?project=red")
+    new = page.get_by_role("form", name="Another rule")
+    for label, value in fields.items():
+        field = new.get_by_label(label)
+        field.select_option(value) if label == "Kind" else field.fill(value)
+    new.get_by_role("button", name="Add the rule").click()
+    expect(card(page, "Retention").get_by_role("alert")).to_contain_text(reason)
+    for label, value in fields.items():
+        expect(new.get_by_label(label)).to_have_value(value)
+    assert rules_of(team) == []
+
+
+def test_a_rule_that_was_changed_meanwhile_is_not_changed_again_by_an_old_page(
+    team: Team, page: Page, page_errors: Errors
+) -> None:
+    page_errors.expect("409|422")
+    team.ask("ada", "PUT", "/v1/projects/red/retention", "red", json={"rules": [RULE]})
+    team.sign_in(page, "ada", "/operations/project?project=red")
+    page.get_by_label("Change rule 1").click()
+    form = page.get_by_role("form", name="Rule 1")
+    form.get_by_label("Keep the last").fill("0")
+    form.get_by_role("button", name="Change the rule").click()
+    expect(card(page, "Retention").get_by_role("alert")).to_contain_text("keep_last")
+    expect(form.get_by_label("Keep the last")).to_have_value("0")
+    other = RULE | {"keep_last": 9}
+    team.ask("ada", "PUT", "/v1/projects/red/retention", "red", json={"rules": [other]})
+    form.get_by_label("Keep the last").fill("1")
+    form.get_by_role("button", name="Change the rule").click()
+    expect(card(page, "Retention").get_by_role("alert")).to_contain_text("changed or removed meanwhile")
+    assert rules_of(team) == [other]
+    team.ask("ada", "PUT", "/v1/projects/red/retention", "red", json={})
+
+
+def test_only_a_maintainer_has_the_forms_of_rules_which_are_accessible(
+    team: Team, page: Page, page_errors: Errors
+) -> None:
+    page_errors.expect("403")
+    rules = [RULE, {"kind": "simulations", "older_than": 86_400, "labels": {"a": "b"}, "states": ["failed"]}]
+    team.ask("ada", "PUT", "/v1/projects/red/retention", "red", json={"rules": rules})
+    team.sign_in(page, "ada", "/operations/project?project=red")
+    for width, scheme in ((1280, "light"), (360, "dark")):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.evaluate("document.querySelectorAll('details:not(.confirm)').forEach(d => { d.open = true; })")
+        assert accessibility_violations(page) == [] and not scrolls_sideways(page)
+    page.get_by_role("button", name="Sign out").click()
+    team.sign_in(page, "vera", "/operations/project")
+    expect(card(page, "Retention")).to_contain_text("models, unused for")
+    expect(page.get_by_role("form", name="rule")).to_have_count(0)
+    team.ask("ada", "PUT", "/v1/projects/red/retention", "red", json={})
+
+
 def test_a_token_of_a_service_account_is_shown_once_works_and_is_revoked(team: Team, page: Page) -> None:
     team.sign_in(page, "ada", "/operations/project?project=red")
     services = card(page, "Service accounts")

@@ -1,6 +1,6 @@
 """Page of a project: its members, service accounts and tokens, and what a maintainer may do with them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 
@@ -11,6 +11,14 @@ from web.account_lists import ShownBin, ShownMembers, ShownRetention, ShownShare
 from web.acting_project import signed_in
 from web.api_client import Refused, api, path_of, path_of_reference
 from web.refusals import FormAnswer, answer_form, refusal_of
+from web.retention_request import (
+    END_STATES,
+    RETAINED_KINDS,
+    RuleFields,
+    changed_rules,
+    rule_fields,
+    rule_request,
+)
 from web.token_request import ROLES, VERBS, account_fields, token_request
 
 blueprint = Blueprint("project", __name__, url_prefix="/operations/project")
@@ -19,6 +27,8 @@ blueprint = Blueprint("project", __name__, url_prefix="/operations/project")
 SHARES = 100
 #: Most items of the bin on the page, the last deleted; `windtunnel bin list` has all.
 BIN_ITEMS = 50
+#: Name of the form of a rule, of which the page has one for each rule, and one for another.
+RULE_FORM = "rule"
 
 
 @blueprint.get("")
@@ -88,6 +98,26 @@ def try_rules() -> str:
     return page(trial=msgspec.convert(api().post(path_here("retention", "dry-run"), {}).json(), ShownTrial))
 
 
+@blueprint.post("/retention/rules")
+def put_rule() -> FormAnswer:
+    """Add a rule, or put another in the place of one."""
+    fields = rule_fields()
+    return answer_form(
+        lambda: _decide(lambda decided: changed_rules(decided, fields.before, rule_request(fields))),
+        partial(page, RULE_FORM),
+        "project.show",
+    )
+
+
+@blueprint.post("/retention/rules/remove")
+def remove_rule() -> FormAnswer:
+    """Remove a rule."""
+    before = rule_fields().before
+    return answer_form(
+        lambda: _decide(lambda decided: changed_rules(decided, before, None)), partial(page, "rules"), "project.show"
+    )
+
+
 @blueprint.post("/bin/restore")
 def restore() -> FormAnswer:
     """Take something back from the bin."""
@@ -105,6 +135,12 @@ def empty() -> FormAnswer:
 def _share_path() -> str:
     kind, _, reference = account_fields().thing.partition("/")
     return path_of_reference(kind, reference, "shares", account_fields().reader)
+
+
+def _decide(changed: Callable[[ShownRetention], list[object]]) -> None:
+    """Replace the rules of the project; whether what people delete goes to the bin stays as it is."""
+    decided = msgspec.convert(api().get(path_here("retention")), ShownRetention)
+    api().put(path_here("retention"), {"bin": decided.bin, "rules": changed(decided)})
 
 
 def path_here(*segments: str) -> str:
@@ -134,6 +170,11 @@ def page(
         tokens=msgspec.convert(api().get(path_here("tokens")), ShownTokens).items,
         shares=msgspec.convert(api().get("/v1/shares", limit=SHARES), ShownShares).items,
         retention=retention,
+        rule_forms=[RuleFields.of(rule) for rule in retention.rules],
+        new_rule=RuleFields(),
+        sent_rule=rule_fields() if form == RULE_FORM else None,
+        kinds=RETAINED_KINDS,
+        end_states=END_STATES,
         trial=trial,
         bin=msgspec.convert(api().get("/v1/bin", limit=BIN_ITEMS), ShownBin),
         roles=ROLES,
