@@ -64,11 +64,14 @@ SHOWN = 120
 #: What differs in any two runs, with what stands for it.
 MOMENTS: Sequence[tuple[re.Pattern[str], str]] = [
     (re.compile(r'(?<="eta":)[0-9.e-]+'), "<seconds>"),
+    (re.compile(r'(?<="rate":)[0-9.e+-]+'), "<bytes a second>"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?"), "<time>"),
     (re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"), "<time>"),
     (re.compile(r"\b01[0-9a-hjkmnp-tv-z]{23}\b"), "<begin of an id>"),
     (re.compile(r"\b1[0-9]{15}\b"), "<time>"),  # microseconds, by which streams of changes are resumed
     (re.compile(r'(?<=ETag: ")[0-9a-f]{32}(?=")'), "<tag>"),  # of ids, or of a file with times
+    (re.compile(r"(?<=/\d{12}-)[0-9a-f]{12}\b"), "<object>"),  # of a report, in provenance
+    (re.compile(r"\bwhsec_[A-Za-z0-9+/]{43}="), "<secret>"),
     (re.compile(r'(?<="challenge":")[\w-]{43}'), "<challenge>"),
 ]
 

@@ -36,7 +36,7 @@ def text_of_archive(body: bytes) -> str:
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             members = [(name, archive.read(name)) for name in archive.namelist()]
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, ValueError):  # ValueError: its index is there, and what it points to is not
         return "<part of an archive>"
     return "\n".join(f"{name}\n{content.decode('utf-8', 'backslashreplace')}" for name, content in members)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 #: Ids (common/ids.py) and tokens (core/domain/access/tokens.py): a mirror has its own.
-MADE = re.compile(r"\b01[0-9a-hjkmnp-tv-z]{24}\b|\bwt[a-z]?_[A-Za-z0-9_-]{20,}")
+MADE = re.compile(r"(?<![0-9a-z_])01[0-9a-hjkmnp-tv-z]{24}(?![0-9A-Za-z_])|\bwt[a-z]?_[A-Za-z0-9_-]{20,}")
 #: Members of bodies that are never names of projects or users.
 FREE = frozenset({"labels", "parameters", "description", "reason"})
 
@@ -52,18 +52,19 @@ class MirrorWords:
             return body
         try:
             document = json.loads(body)
-            translated = self._value(document)
+            translated = self.value(document)
         except (ValueError, RecursionError):
             return body  # it is refused, as it stands
         return body if translated == document else json.dumps(translated).encode()
 
-    def _value(self, value: Any) -> Any:
+    def value(self, value: Any) -> Any:
+        """Translate the texts in a document."""
         if isinstance(value, str):
             return self.reference(value)
         if isinstance(value, list):
-            return [self._value(item) for item in value]
+            return [self.value(item) for item in value]
         if isinstance(value, dict):
-            return {key: item if key in FREE else self._value(item) for key, item in value.items()}
+            return {key: item if key in FREE else self.value(item) for key, item in value.items()}
         return value
 
     def learn(self, own: Any, mirror: Any) -> None:

@@ -161,7 +161,9 @@ _REASONS: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_gang_contract.py": {"[slurm]": "needs Slurm", "[pods]": "two minutes; a part is in every run"},
     "tests/system/test_slurm.py": {"*": "needs Slurm"},
     "tests/system/test_slurm_gangs.py": {"*": "needs Slurm"},
-    "tests/contracts/test_mirrored_projects.py": {"[whole]": "minutes; three files of the API are in every run"},
+    "tests/contracts/test_mirrored_projects.py": {
+        f"[whole {part}]": "a minute or more; three files of the API are in every run" for part in range(1, 3)
+    },
     "tests/contracts/test_request_values.py": {
         "test_no_parameter_is_a_server_error[sqlite]": "PostgreSQL, which refuses more, is in every run",
         "test_no_number_or_text_of_a_body_is_a_server_error[sqlite]": "PostgreSQL, which refuses more, is in every run",

@@ -6,6 +6,7 @@ compared by tests/contracts/test_mirrored_projects.py.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from sqlalchemy import text, true
 from api import identification
 from core.domain.access.identities import ProjectMembership, ProjectState
 from core.domain.access.roles import AccessRole
-from core.domain.access.scopes import DEFAULT_PROJECT
+from core.domain.access.scopes import DEFAULT_PROJECT, LOCAL_CALLER, Caller, Scope
 from core.services.comparisons.comparison_batches import ComparisonBatches
 from core.services.datasets.dataset_registration import DatasetRegistration
 from core.services.pipelines.pipeline_steps import PipelineSteps
@@ -25,6 +26,9 @@ from core.services.platform import Platform
 from core.services.scheduling.leases import CachedLaunch
 from core.services.simulations.deletion import Deletion
 from core.services.simulations.finalization import Finalization
+from core.services.simulations.simulations import Simulations
+from core.services.uploads.models import Models
+from core.services.uploads.uploads import Uploads
 from core.settings import Settings
 from core.store import accounts, models, simulations
 from server import composition
@@ -34,6 +38,7 @@ from tests.mirror_words import MirrorWords
 
 #: The mirror of the project of a platform without accounts.
 MIRROR = "mirror"
+MIRROR_CALLER = replace(LOCAL_CALLER, scope=Scope(MIRROR))
 #: What tests do by id as a role of the platform would: the mirror's comes first.
 JOBS: list[tuple[type, str]] = [
     (Finalization, "collect"),
@@ -41,6 +46,12 @@ JOBS: list[tuple[type, str]] = [
     (Deletion, "remove"),
     (PipelineSteps, "advance"),
     (ComparisonBatches, "advance"),
+]
+#: What tests do on behalf of the project, past the API: the mirror does it first.
+CALLS: list[tuple[type, str]] = [
+    *((Models, name) for name in ("add", "delete")),
+    *((Uploads, name) for name in ("create", "append")),
+    *((Simulations, name) for name in ("submit", "cancel", "delete")),
 ]
 #: What is taken away with `--leak`: the condition of a project in a query. A comparison that is equal then is none.
 LEAKS: Mapping[str, tuple[object, str, object]] = {
@@ -113,12 +124,30 @@ def _mirror_work(monkeypatch: pytest.MonkeyPatch, test: MirroredTest) -> None:
 
     for owner, name in JOBS:
         monkeypatch.setattr(owner, name, first_for_mirror(getattr(owner, name)))
+
+    def first_as_mirror(call: Callable[..., Any]) -> Callable[..., Any]:
+        def both(self: Any, caller: Caller, *rest: Any, **options: Any) -> Any:
+            if caller is not LOCAL_CALLER:
+                return call(self, caller, *rest, **options)
+            rest = tuple(tuple(value) if isinstance(value, Iterator) else value for value in rest)
+            theirs = None
+            with suppress(Exception):  # the test's own call meets the same, where that is meant
+                theirs = call(self, MIRROR_CALLER, *map(test.words.value, rest), **options)
+            own = call(self, caller, *rest, **options)
+            test.words.learn(getattr(own, "id", None), getattr(theirs, "id", None))
+            return own
+
+        return both
+
+    for owner, name in CALLS:
+        monkeypatch.setattr(owner, name, first_as_mirror(getattr(owner, name)))
     launch, finish = LeasingWorker.launch, LeasingWorker.finish_unseen
     launches: dict[str, CachedLaunch] = {}
 
     def launch_both(self: LeasingWorker, id: str) -> CachedLaunch:
         if mirror_id := test.words.made(id):
-            launches[id] = launch(self, mirror_id)
+            with suppress(StopIteration):  # it has ended, where the test stops only its own from ending
+                launches[id] = launch(self, mirror_id)
         return launch(self, id)
 
     def finish_both(self: LeasingWorker, own: CachedLaunch, **options: Any) -> None:

@@ -19,7 +19,7 @@ from datasets.objectstore import open_store
 from server import composition as root
 from tests.api.answers import MODEL
 from tests.databases import sqlite_database
-from tests.dispatching import unended
+from tests.dispatching import last_submitted
 from workers.executors.registry import kind
 
 ALLOWED = {
@@ -130,7 +130,7 @@ def test_an_allowed_name_is_accepted_and_runs_only_where_it_is_allowed(
     assert post(client, "cluster", **{option: PERMITTED[option]}).status_code == 422
     accepted = post(client, **{option: PERMITTED[option]})
     assert accepted.status_code == 201, accepted.json
-    (queued,) = unended(dispatch_of(platform, *CONFIGS))
+    queued = last_submitted(dispatch_of(platform, *CONFIGS))
     assert [config.name for config in CONFIGS if config.name in (queued.eligible or ())] == ["generous", "laptop"]
 
 
@@ -155,7 +155,7 @@ def test_a_gang_whose_image_or_runtime_is_not_allowed_is_refused(
 def test_a_gang_with_an_allowed_image_is_accepted(client: FlaskClient, platform: Platform) -> None:
     accepted = post_gang(client, image="registry.example/team/mpi:5")
     assert accepted.status_code == 201, accepted.json
-    (queued,) = unended(dispatch_of(platform, *CONFIGS))
+    queued = last_submitted(dispatch_of(platform, *CONFIGS))
     assert [config.name for config in CONFIGS if config.name in (queued.eligible or ())] == ["generous"]
 
 
@@ -194,7 +194,7 @@ def test_a_queued_simulation_ends_at_its_turn_when_the_list_was_shortened(
 ) -> None:
     id = post(client, "generous", queue="team-a").json["id"]
     dispatch = dispatch_of(platform, CLUSTER, replace(GENEROUS, allowed={"queue": ["team-b"]}), LAPTOP)
-    (simulation,) = unended(dispatch)
+    simulation = last_submitted(dispatch)
     assert simulation.eligible is None
     assert not dispatch.admit(simulation, "generous")
     platform.jobs.finalization.collect(id)
@@ -209,9 +209,9 @@ def test_an_admitted_simulation_is_not_launched_when_the_list_was_shortened(
     """As after a restart of the dispatcher while the simulation was staged, or after the loss of its launch."""
     id = post(client, "generous", annotations={"example.com/team": "a"}).json["id"]
     before = dispatch_of(platform, *CONFIGS)
-    assert before.admit(unended(before)[0], "generous")
+    assert before.admit(last_submitted(before), "generous")
     after = dispatch_of(platform, CLUSTER, replace(GENEROUS, allowed={}), LAPTOP)
-    assert after.launch(unended(after)[0]) is None
+    assert after.launch(last_submitted(after)) is None
     platform.jobs.finalization.collect(id)
     ended = client.get(f"/v1/simulations/{id}").json
     assert ended["state"] == State.ERRORED and "executors.generous.allowed.annotations (empty)" in ended["reason"]
@@ -221,7 +221,7 @@ def test_an_admitted_simulation_is_not_launched_when_the_list_was_shortened(
 def test_a_queued_simulation_moves_to_an_executor_that_still_allows_it(client: FlaskClient, platform: Platform) -> None:
     assert post_gang(client, image="registry.example/team/mpi:5").status_code == 201
     dispatch = dispatch_of(platform, replace(CLUSTER, allowed=ALLOWED), replace(GENEROUS, allowed={}))
-    (queued,) = unended(dispatch)
+    queued = last_submitted(dispatch)
     assert queued.eligible is not None and "cluster" in queued.eligible and "generous" not in queued.eligible
 
 
@@ -230,11 +230,11 @@ def test_an_admitted_simulation_is_queued_for_an_executor_that_still_allows_it(
 ) -> None:
     id = post_gang(client, image="registry.example/team/mpi:5").json["id"]
     before = dispatch_of(platform, *CONFIGS)
-    assert before.admit(unended(before)[0], "generous")
+    assert before.admit(last_submitted(before), "generous")
     after = dispatch_of(platform, replace(CLUSTER, allowed=ALLOWED), replace(GENEROUS, allowed={}), LAPTOP)
-    assert after.launch(unended(after)[0]) is None
+    assert after.launch(last_submitted(after)) is None
     assert client.get(f"/v1/simulations/{id}").json["state"] == State.QUEUED
-    (queued,) = unended(after)
+    queued = last_submitted(after)
     assert queued.eligible is not None and "cluster" in queued.eligible and "generous" not in queued.eligible
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import update
 
 from api.downloads import attachment, inert
 from api.escaping import escaped
-from core.domain.access.scopes import LOCAL_CALLER, PLATFORM
+from core.domain.access.scopes import LOCAL_CALLER, PLATFORM, Caller
 from core.domain.scheduling.states import State
 from core.services.platform import Platform
 from core.services.simulations.archive_extras import ArchiveDescription
@@ -29,7 +29,7 @@ from runtimes import catalogue, environments
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker, Submit
 from tests.cached import ENVIRONMENTS
-from tests.dispatching import unended
+from tests.dispatching import last_submitted
 from workers.background_jobs import Jobs
 from workers.replay_job import EvaluatorEnded
 
@@ -128,7 +128,7 @@ def test_the_archive_of_a_simulation_that_ended_early_is_complete(
         worker.report(launch, lease, 0, reported)
     assert client.post(f"/v1/simulations/{id}/cancel").json["state"] == "cancelling"
     dispatch = worker.dispatch
-    (busy,) = unended(dispatch)
+    busy = last_submitted(dispatch)
     dispatch.give_up(busy, State.CANCELLED, "cancelled by its owner")
     platform.jobs.finalization.collect(id)
     simulation = client.get(f"/v1/simulations/{id}").json
@@ -217,9 +217,9 @@ def test_an_archive_is_complete_although_the_number_of_workers_changed_meanwhile
 
         resized = False
 
-        def describe_archive(self, *arguments: Any) -> ArchiveDescription:
-            measurement = super().describe_archive(*arguments)
-            if not self.resized:
+        def describe_archive(self, caller: Caller, row: simulations.SimulationRow, *rest: Any) -> ArchiveDescription:
+            measurement = super().describe_archive(caller, row, *rest)
+            if row.id == id and not self.resized:
                 self.resized = True
                 assert client.patch(f"/v1/simulations/{id}", json={"workers": 12}).status_code == 200
             return measurement
@@ -271,7 +271,7 @@ def test_a_replay_is_computed_on_request(
     path = f"/v1/simulations/{id}/tasks/0/replay"
     wait = client.get(path)
     assert wait.status_code == 202 and wait.headers["Retry-After"] == "1" and "Content-Type" not in wait.headers
-    assert list(platform.notifier.jobs) == [("replay", f"{id}:0")]  # type: ignore[attr-defined]
+    assert [job for job in platform.notifier.jobs if id in job[1]] == [("replay", f"{id}:0")]  # type: ignore[attr-defined]
     platform.analysis.replays.keep(LOCAL_CALLER, id, 0, {"dt": 0.1, "frames": []})
     replay = client.get(path)
     assert replay.status_code == 200 and replay.mimetype == "application/json"
@@ -294,7 +294,7 @@ def test_a_replay_that_fails_is_reported_and_not_computed_again(
     platform.analysis.replays.refuse(id, 0, "simulator: RuntimeError: lane -1 in /home/someone/net.xml")
     detail = problem(client.get(path), 404, "no-replay")["detail"]
     assert "the simulator failed" in detail.lower() and "RuntimeError" not in detail and "net.xml" not in detail
-    assert not platform.notifier.jobs  # type: ignore[attr-defined]
+    assert [job for job in platform.notifier.jobs if id in job[1]] == []  # type: ignore[attr-defined]
 
 
 def test_a_replay_whose_evaluator_ends_three_times_is_refused_and_not_computed_again(

@@ -58,7 +58,8 @@ def test_the_number_of_workers_can_be_changed_until_the_end(
     assert launch.workers == 2
     worker.lease(launch)
     assert client.patch(f"/v1/simulations/{id}", json={"workers": 1}).json["workers"] == 1
-    (simulation,), (launch,) = unended(worker.dispatch), worker.dispatch.snapshot().launches
+    simulation = busy(worker, id)
+    (launch,) = (each for each in worker.dispatch.snapshot().launches if each.simulation == id)
     assert (simulation.workers, launch.workers) == (1, 2)  # the requested number, and the present one
     assert client.patch(f"/v1/simulations/{id}", json={}).status_code == 422
     assert client.patch(f"/v1/simulations/{id}", json={"workers": 0}).status_code == 422

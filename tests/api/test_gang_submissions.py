@@ -22,7 +22,7 @@ from server import composition as root
 from tests.api.answers import MODEL
 from tests.archives import zipped
 from tests.databases import sqlite_database
-from tests.dispatching import unended
+from tests.dispatching import last_submitted
 
 CLUSTER = ExecutorConfig(name="cluster", kind="kubernetes", workers=4, gangs=GangSupport(unattended=True))
 LAPTOP = ExecutorConfig(name="laptop", kind="local", workers=64)
@@ -71,10 +71,9 @@ def test_a_gang_is_launched_only_on_executors_that_support_gangs(client: FlaskCl
         runner_api_url="http://x",
     )
     idle = [FreeCapacity(LAPTOP, LAPTOP.workers), FreeCapacity(CLUSTER, CLUSTER.workers)]
-    assert [executor for _, executor in dispatch.snapshot().queue.admit(idle, time.time())] == ["cluster"]
-    (busy,) = unended(dispatch)
-    assert dispatch.admit(busy, "cluster")
-    launch = dispatch.launch(unended(dispatch)[0])
+    assert {executor for _, executor in dispatch.snapshot().queue.admit(idle, time.time())} == {"cluster"}
+    assert dispatch.admit(last_submitted(dispatch), "cluster")
+    launch = dispatch.launch(last_submitted(dispatch))
     assert launch is not None and launch.workers == 2
     assert launch.gang == Gang(size=2, command=("python", "model.py"), communication="torch")
 

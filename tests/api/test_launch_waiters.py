@@ -20,7 +20,7 @@ from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform
 from core.services.scheduling.leases import Leases
 from tests.api.conftest import LOCAL, LeasingWorker
-from tests.dispatching import unended
+from tests.dispatching import last_submitted
 from tests.waiting import until
 
 ID, TOKEN = "warm0123456789abcdef", "minted before"
@@ -48,7 +48,7 @@ def client_of(leases: Leases, **options: Any) -> SendWait:
 def queued(worker: LeasingWorker, submitted: str) -> str:
     """Id of a simulation that is about to be launched."""
     dispatch = worker.dispatch
-    (busy,) = unended(dispatch)
+    busy = last_submitted(dispatch)
     assert dispatch.admit(busy, LOCAL.name)
     return submitted
 
@@ -64,7 +64,7 @@ def submitted(client: Any, model: str) -> str:
 
 def launched(worker: LeasingWorker, offered: WarmLaunch | None = None) -> Launch:
     dispatch = worker.dispatch
-    (busy,) = unended(dispatch)
+    busy = last_submitted(dispatch)
     launch = dispatch.launch(busy, lambda _: offered)
     assert launch is not None
     return launch
@@ -108,7 +108,7 @@ def test_a_warm_launch_that_is_offered_twice_is_used_once(
     launched(worker, WarmLaunch(ID, hashed(TOKEN)))
     (warm_launch,) = worker.dispatch.snapshot().launches
     worker.dispatch.requeue(warm_launch, "requeued by the test", counted=False)
-    (busy,) = unended(worker.dispatch)
+    busy = last_submitted(worker.dispatch)
     assert worker.dispatch.admit(busy, LOCAL.name)
     second = launched(worker, WarmLaunch(ID, hashed(TOKEN)))
     assert second.id != ID and second.token

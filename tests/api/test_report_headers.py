@@ -22,7 +22,7 @@ from datasets.objectstore import filesystem
 from runtimes.harness.runner.runner_api_messages import ReportHeader, pack_report, unpack_report
 from tests.api.answers import line
 from tests.api.conftest import LeasingWorker, Submit
-from tests.dispatching import unended
+from tests.dispatching import last_submitted
 from tests.executor_configs import LOCAL
 from tests.reports import report_of
 
@@ -84,9 +84,9 @@ class Reporter:
 def reporter(worker: LeasingWorker, submit: Submit) -> Reporter:
     submit()
     dispatch = worker.dispatch
-    (busy,) = unended(dispatch)
+    busy = last_submitted(dispatch)
     assert dispatch.admit(busy, LOCAL.name)
-    (busy,) = unended(dispatch)
+    busy = last_submitted(dispatch)
     launch = dispatch.launch(busy)
     assert launch is not None
     return Reporter(worker, worker.platform.scheduling.leases.authenticate(launch.id, launch.token), launch.token)

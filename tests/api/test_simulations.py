@@ -26,7 +26,7 @@ from datasets.objectstore.base import ObjectStore
 from runtimes.harness.evaluator.runner_connection import EvaluationSetup
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import DRY_RUNS, LeasingWorker, Submit
-from tests.dispatching import unended
+from tests.dispatching import last_submitted, unended
 from tests.waiting import until
 
 FIELDS = {
@@ -473,10 +473,10 @@ def test_a_simulation_fails_when_more_tasks_fail_than_allowed(
     while failed <= limit:
         count, failures = run_one_lease(worker, launch)
         done, failed = done + count, failed + failures
-        assert (unended(worker.dispatch)[0].outcome is None) is (failed <= limit)
+        assert (last_submitted(worker.dispatch).outcome is None) is (failed <= limit)
     assert done < 100
     platform.jobs.finalization.collect(id)
-    assert not unended(worker.dispatch)
+    assert id not in {simulation.id for simulation in unended(worker.dispatch)}
     simulation = client.get(f"/v1/simulations/{id}").json
     assert simulation["state"] == "failed" and simulation["tasks"] == {"total": 100, "done": done, "failed": failed}
     assert simulation["reason"] == f"{failed} tasks failed; max_failures is {limit}"
@@ -671,7 +671,7 @@ def test_a_dry_run_reports_whether_the_model_fits(
     submit: Submit, worker: LeasingWorker, platform: Platform, client: FlaskClient
 ) -> None:
     def run() -> None:
-        worker.finish_unseen(worker.launch(until(lambda: unended(worker.dispatch))[0].id))
+        worker.finish_unseen(worker.launch(until(lambda: unended(worker.dispatch))[-1].id))
 
     thread = threading.Thread(target=run)
     thread.start()

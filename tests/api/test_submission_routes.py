@@ -39,7 +39,7 @@ def test_a_check_says_whether_the_model_fits_and_leaves_no_simulation(
     client: FlaskClient, worker: LeasingWorker, platform: Platform, model: str, check: Check
 ) -> None:
     def run() -> None:
-        worker.finish_unseen(worker.launch(until(lambda: unended(worker.dispatch))[0].id))
+        worker.finish_unseen(worker.launch(until(lambda: unended(worker.dispatch))[-1].id))
 
     thread = threading.Thread(target=run)
     thread.start()

@@ -21,7 +21,7 @@ from tests.api.test_leaderboards import Play, leaderboard
 from tests.api.test_leaderboards import play as play
 from tests.api.test_model_comparisons import Runs
 from tests.api.test_model_comparisons import runs as runs
-from tests.dispatching import unended
+from tests.dispatching import last_submitted, unended
 from tests.executor_configs import LOCAL
 
 
@@ -147,7 +147,7 @@ def test_a_queued_run_ends_with_the_reason_if_the_operator_does_not_allow_it_any
         platform.database, platform.notifier, executor_configs=[LOCAL], runner_api_url="http://x", trusted=False
     )
     admitted = {simulation.id: dispatch.admit(simulation, LOCAL.name) for simulation in unended(dispatch)}
-    assert admitted == {id: False, isolated: True}
+    assert (admitted[id], admitted[isolated]) == (False, True)
     platform.jobs.finalization.collect(id)
     ended = client.get(f"/v1/simulations/{id}").json
     assert ended["state"] == State.ERRORED and "WINDTUNNEL_TRUSTED=yes" in ended["reason"]
@@ -164,8 +164,8 @@ def test_an_admitted_run_is_not_launched_if_the_operator_does_not_allow_it_any_m
         )
 
     before, after = dispatch(True), dispatch(False)
-    assert before.admit(unended(before)[0], LOCAL.name)
-    assert after.launch(unended(after)[0]) is None
+    assert before.admit(last_submitted(before), LOCAL.name)
+    assert after.launch(last_submitted(after)) is None
     platform.jobs.finalization.collect(id)
     assert client.get(f"/v1/simulations/{id}").json["state"] == State.ERRORED
 
