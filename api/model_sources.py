@@ -24,6 +24,7 @@ def of_upload(reference: str, filename: str | None = None, **options: Any) -> Mo
 def of_transfer(key: str, filename: str | None = None, **options: Any) -> Model:
     """Create a model from a transfer; the transfer is deleted."""
     transfers, models = services().transfers, services().models
-    model = models.add(caller(), transfers.content(key, models.largest), filename=base_name(filename), **options)
-    transfers.delete(key)
+    scope = caller().scope
+    model = models.add(caller(), transfers.content(scope, key, models.largest), filename=base_name(filename), **options)
+    transfers.delete(scope, key)
     return model

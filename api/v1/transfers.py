@@ -1,6 +1,7 @@
 """Route /v1/transfers: presigned URLs for uploads directly to the object store."""
 
 from api.blueprint import Blueprint, Success
+from api.context import caller
 from api.context import file_services as services
 from api.schemas.transfers import TransferSchema
 from common.errors import NoDirectTransfer, StoreUnavailable
@@ -24,4 +25,4 @@ def create_transfer() -> PresignedUpload:
     `PUT` the bytes to `url`, then create a model from them: `POST /v1/models` with `{"transfer": key, "filename":
     "policy.onnx"}`. Bytes from which no model was created within a day are deleted.
     """
-    return services().transfers.presign()
+    return services().transfers.presign(caller().scope)

@@ -2,11 +2,13 @@
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 import httpx
 import pytest
 from flask.testing import FlaskClient
 
+from core.domain.access.scopes import LOCAL_CALLER
 from core.notifications.local_notifier import LocalNotifier
 from core.services.platform import Platform, PlatformOptions, build
 from core.services.uploads.transfers import KEPT, Transfers
@@ -15,6 +17,7 @@ from datasets.objectstore import open_store
 from server import composition as root
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker
+from tests.api.people import OPERATOR, People
 from tests.databases import sqlite_database
 from tests.executor_configs import LOCAL
 from tests.s3_servers import S3Server, fresh_bucket
@@ -138,6 +141,26 @@ def test_an_invalid_key_reaches_no_other_object(s3_client: FlaskClient, key: str
     assert s3_client.post("/v1/models", json={"transfer": key, "filename": "m.py"}).status_code == 422
 
 
+def test_a_transfer_is_of_the_project_that_began_it(s3_platform: Platform, settings: Settings) -> None:
+    app = root.create_flask(
+        s3_platform, replace(settings, token=OPERATOR, multi_user=True), {"level": 3, "missing": []}
+    )
+    people = People(app, {"operator": OPERATOR})
+    for name in ("red", "blue"):
+        assert people.ask("operator", "POST", "/v1/projects", json={"name": name}).status_code == 201
+    made = [
+        people.ask("operator", "POST", f"/v1/projects/{name}/tokens", json={"name": name, "role": "submitter"}).json
+        for name in ("red", "blue")
+    ]
+    red, blue = (each["token"] for each in made if each is not None)
+    transfer = people.ask(red, "POST", "/v1/transfers").json
+    assert transfer is not None
+    put(transfer["url"], MODEL)
+    body = {"transfer": transfer["key"], "filename": "model.py"}
+    problem(people.ask(blue, "POST", "/v1/models", json=body), 422, "unknown-transfer")
+    assert people.ask(red, "POST", "/v1/models", json=body).status_code == 201
+
+
 def test_exactly_one_of_upload_and_transfer_is_required(s3_client: FlaskClient) -> None:
     for document in ({}, {"upload": "a", "transfer": "b"}):
         problem(s3_client.post("/v1/models", json=document), 422, "invalid")
@@ -146,13 +169,13 @@ def test_exactly_one_of_upload_and_transfer_is_required(s3_client: FlaskClient) 
 def test_an_unused_transfer_is_deleted_after_a_day(s3_platform: Platform) -> None:
     now = [1_800_000_000.0]
     transfers = Transfers(s3_platform.store, lambda: now[0])
-    put(transfers.presign().url, b"forgotten")
+    put(transfers.presign(LOCAL_CALLER.scope).url, b"forgotten")
     now[0] += KEPT - 60
-    young = transfers.presign()
+    young = transfers.presign(LOCAL_CALLER.scope)
     put(young.url, b"young")
     assert len(list(s3_platform.store.list("incoming/"))) == 2
     now[0] += 120
-    transfers.presign()
+    transfers.presign(LOCAL_CALLER.scope)
     assert list(s3_platform.store.list("incoming/")) == [f"incoming/{young.key}"]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from common.errors import NoDirectTransfer, NotFound, TooLarge, UnknownTransfer
+from core.domain.access.scopes import DEFAULT_PROJECT, Scope
 from datasets.objectstore.base import ObjectStore
 
 FOLDER = "incoming"
@@ -39,19 +40,19 @@ class Transfers:
         self._store = store
         self._clock = clock
 
-    def presign(self) -> PresignedUpload:
-        """Return a presigned URL for a PUT. Raise NoDirectTransfer if the object store has none."""
+    def presign(self, scope: Scope) -> PresignedUpload:
+        """Return a presigned URL for a PUT, whose content is the project's. Raise NoDirectTransfer if there is none."""
         now = self._clock()
         key = f"{int(now):010x}-{secrets.token_hex(16)}"
-        url = self._store.link(f"{FOLDER}/{key}", seconds=URL_TTL, verb="PUT")
+        url = self._store.link(_name(scope, key), seconds=URL_TTL, verb="PUT")
         if url is None:
             raise NoDirectTransfer()
         self._sweep(now)
         return PresignedUpload(key=key, url=url, expires_at=datetime.fromtimestamp(int(now) + URL_TTL, UTC))
 
-    def content(self, key: str, largest: int | None = None) -> Iterator[bytes]:
-        """Yield the content. Raise UnknownTransfer if nothing was sent; TooLarge beyond ``largest`` bytes."""
-        name = self._name(key)
+    def content(self, scope: Scope, key: str, largest: int | None = None) -> Iterator[bytes]:
+        """Yield the content. Raise UnknownTransfer if the project sent none; TooLarge beyond ``largest`` bytes."""
+        name = _name(scope, key)
         try:
             size = self._store.size(name)
         except NotFound:
@@ -61,15 +62,9 @@ class Transfers:
             raise TooLarge(f"{size:,} bytes were sent; a model has at most {largest:,} (WINDTUNNEL_MAX_UPLOAD).")
         return self._store.get(name, 0, size)
 
-    def delete(self, key: str) -> None:
+    def delete(self, scope: Scope, key: str) -> None:
         """Delete the content."""
-        self._store.delete(self._name(key))
-
-    @staticmethod
-    def _name(key: str) -> str:
-        if not _KEY.fullmatch(key):
-            raise UnknownTransfer()
-        return f"{FOLDER}/{key}"
+        self._store.delete(_name(scope, key))
 
     def _sweep(self, now: float) -> None:
         """Delete unused content; keys begin with their time, so the listing stops at the first recent key."""
@@ -78,3 +73,11 @@ class Transfers:
             if int(begun, 16) + KEPT > now:
                 return
             self._store.delete(name)
+
+
+def _name(scope: Scope, key: str) -> str:
+    """Return the name of the object, which only the project of the transfer has. Raise UnknownTransfer for no key."""
+    if not _KEY.fullmatch(key):
+        raise UnknownTransfer()
+    # processes of an earlier version know the transfers of the first project alone
+    return f"{FOLDER}/{key}" + (f".{scope.owner}" if scope.owner != DEFAULT_PROJECT else "")
