@@ -9,6 +9,7 @@ from sqlalchemy import Connection, TextClause, bindparam, insert, select, text, 
 
 from common.errors import NotFound
 from core.domain.access.audit import AuditEntry
+from core.domain.access.identities import NAME
 from core.domain.access.scopes import Caller, ReadScope, Scope, work_of
 from core.domain.submissions.stored_documents import decode_document
 from core.store import webhook_events
@@ -42,8 +43,12 @@ class AdvancedRow(StoredRow, frozen=True, gc=False):
         return work_of(self.project, self.submitted_by)
 
     def act(self, act: str, table: str) -> AuditEntry:
-        """Return the act of a job that works on this row, for its user; ``table``: the row's."""
-        return AuditEntry(act=act, project=self.project, user=self.submitted_by, subject=f"{table}/{self.id}")
+        """Return the act of a job that works on this row, for its user; ``table``: the row's.
+
+        A row from before there were accounts has an address in place of a user.
+        """
+        user = self.submitted_by if NAME.fullmatch(self.submitted_by) else ""
+        return AuditEntry(act=act, project=self.project, user=user, subject=f"{table}/{self.id}")
 
     @property
     def label_values(self) -> dict[str, str]:

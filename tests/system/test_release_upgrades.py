@@ -248,6 +248,9 @@ def test_the_audit_log_has_what_people_did_since_and_nothing_of_before(upgrade: 
         test_the_token_of_before_is_its_operators_in_the_project_default(upgrade)
         assert {upgrade.ids[name] for name in STATES} <= upgrade.listed("simulations", project="default")
         assert upgrade.http.post("/v1/projects", json={"name": "other"}).status_code == 201
+    assert upgrade.http.post("/v1/projects", json={"name": "audited"}).status_code == 201
     entries = upgrade.get("/v1/audit")["items"]
-    assert entries and {entry["user"] for entry in entries} == {"operator"}
-    assert {entry["project"] for entry in entries} <= {"default", "other", None}
+    assert {entry["user"] for entry in entries} - {None} == {"operator"}
+    of_jobs = [entry for entry in entries if entry["user"] is None]
+    assert all(entry["subject"].startswith("comparisons/") for entry in of_jobs), of_jobs
+    assert {entry["project"] for entry in entries} <= {"default", "other", "audited", None}

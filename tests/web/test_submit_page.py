@@ -162,16 +162,16 @@ def test_an_upload_is_continued_after_a_break_and_a_reload(
 
     page.route("**/v1/uploads/*", connection)
     page.goto(f"{origin}/submit")
-    page.get_by_label("Model file").set_input_files(file)
-    page.wait_for_event("requestfailed")
+    with page.expect_event("requestfailed"):  # waited for before it can have come
+        page.get_by_label("Model file").set_input_files(file)
     stored = page.evaluate("() => Object.entries(localStorage)")
     [address] = [json.loads(value)["uploadUrl"] for name, value in stored if name.startswith("tus::")]
     half = file.read_bytes()[:2000]
     headers = {"Tus-Resumable": "1.0.0", "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"}
     sent = page.request.patch(origin + address, data=half, headers=headers | {"Origin": origin})
     assert sent.status == 204, sent.text()
-    broken = False
     page.reload()
+    broken = False  # only now, so that the page from before continues nothing
     page.get_by_label("Model file").set_input_files(file)
     expect(page.locator("model-upload")).to_contain_text("version 1: format python")
     assert offsets[-1] == "2000" and len([url for url in created if url.endswith("/v1/uploads")]) == 1
