@@ -105,6 +105,13 @@ class WorkersInUse:
             default=None,
         )
 
+    def limits_in_use(self) -> Iterator[tuple[WorkLimit, int]]:
+        """Yield each limit of which something is used, with how much."""
+        for (owner, name), used in self._used.items():
+            for limit in self.limits.on(owner):
+                if (limit.counted, limit.name) == (owner, name):
+                    yield limit, used
+
     def why_held(self, owner: WorkOwner, workers: int = 1, each: WorkerResources = ONE_WORKER) -> str | None:
         """Return why a simulation does not start though workers are free; None: no limit holds it.
 

@@ -9,7 +9,7 @@ from common.errors import UnknownUser
 from core.domain.access.quota_shares import QuotaShare, fullest
 from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Quota
 from core.domain.access.scopes import PLATFORM, Caller, Scope
-from core.domain.scheduling.worker_limits import WORKERS, WorkOwner
+from core.domain.scheduling.worker_limits import WORKERS, WorkersInUse, WorkOwner
 from core.domain.scheduling.worker_resources import CPU
 from core.services.orphan_search import OrphanSearch
 from core.store import accounts, launches
@@ -169,18 +169,12 @@ def _resources_in_use(c: Connection, scope: Scope, user: str) -> dict[str, float
 def _worker_limits_in_force(c: Connection) -> Iterator[QuotaShare]:
     """Yield the limits of what runs, of those who have something that runs."""
     limits = store.worker_limits(c)
-    used: dict[WorkOwner, Counter[str]] = {}
-    for project, user, launch in launches.workers_of(c, PLATFORM) if limits else ():
-        for owner in {WorkOwner(project, WHOLE_PROJECT), WorkOwner(project, user)}:
-            count = used.setdefault(owner, Counter())
-            count[WORKERS] += launch.cpu
-            count.update({name: launch.cpu * amount for name, amount in launch.each.items()})
-    for owner, count in used.items():
-        for counted, name, amount in limits.on(owner):
-            if counted == owner:
-                unit = 1000 if name == CPU else 1
-                quota = name if name == WORKERS else f"resources.{name}"
-                yield QuotaShare(owner.project, owner.user, quota, amount // unit, count[name] / unit)
+    live = launches.workers_of(c, PLATFORM) if limits else []
+    in_use = WorkersInUse(limits, ((WorkOwner(project, user), each.cpu, each.each) for project, user, each in live))
+    for (owner, name, amount), used in in_use.limits_in_use():
+        unit = 1000 if name == CPU else 1
+        quota = name if name == WORKERS else f"resources.{name}"
+        yield QuotaShare(owner.project, owner.user, quota, amount // unit, used / unit)
 
 
 def _require_member(c: Connection, caller: Caller, user: str) -> None:
