@@ -238,7 +238,8 @@ class Dispatcher:
         """Reconcile the launches of an executor that answers, cancel orphans there, and refill its warm pool."""
         statuses = managed.executor.observe([launch.id for launch in launches])
         managed.answered()
-        self._usage_marks.record(managed.name, [each for each in launches if _is_there(each, statuses)], statuses)
+        present = [each for each in launches if _is_there(each, statuses)]
+        self._usage_marks.record(managed.executor, present, statuses)
         for launch in launches:
             with _permission_errors_recorded(managed):
                 status, simulation = statuses.get(launch.id), snapshot.active.get(launch.simulation)

@@ -317,11 +317,16 @@ class Agent:
         self._inherited = {id for id in self._inherited if alive(self._launches / id)}
         return [*self._running, *self._inherited]
 
+    async def warm_grants(self) -> list[dict[str, object]]:
+        """Return what the warm runners have that wait for a launch."""
+        return [asdict(grant) for grant in self._pool.grants()]
+
     _VERBS: Mapping[str, Callable[..., Awaitable[Any]]] = {
         "submit": submit,
         "observe": observe,
         "cancel": cancel,
         "running": running,
+        "warm_grants": warm_grants,
     }
 
     # -- runners

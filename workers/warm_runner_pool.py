@@ -7,7 +7,9 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import os
+import secrets
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
@@ -15,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.domain.scheduling.warm_depth import Demand, KindState, WarmLimits, changes
+from core.domain.usage.granted_resources import GrantedResources, WarmGrant
 from runtimes.harness.runner import model_folder
 from runtimes.harness.runner.processes import WorkerSpec
 from workers.fork_servers import RUNNER, ForkServers, Libraries, forkable
@@ -29,6 +32,8 @@ MAX_RECENT_KINDS = 10
 FORK, START = 0.1, 1.0
 #: Bytes of a warm runner, of one whose processes are forked, and of a fork server, until they have been measured.
 MEMORY, FORKED_MEMORY, FORK_SERVER_MEMORY = 100 << 20, 50 << 20, 25 << 20
+#: MiB in whole numbers of which the memory of a warm runner counts: what differs by less is no other interval.
+GRANULE = 8
 #: Name under which the memory of all fork servers is counted.
 FORK_SERVERS = "fork servers"
 
@@ -80,6 +85,7 @@ class WarmRunnerPool:
         self._fork_memory = 0
         self._measured = True  # nothing was started since the last measurement
         self._started = 0  # runners so far
+        self._id = f"warm-{secrets.token_hex(8)}"  # of this process: names of its runners are used again by the next
         self._recent = self._load_recent()
         self._refill_at = 0.0
         self._failures = 0  # consecutive warm runners that ended unused
@@ -178,6 +184,20 @@ class WarmRunnerPool:
         return self._fork_memory + sum(
             self._size(kind, runner.forked) for kind, runners in self._warm.items() for runner in runners
         )
+
+    def grants(self) -> list[WarmGrant]:
+        """Return what each warm runner has: memory, as far as it has been measured. Cores are granted to launches."""
+        return [
+            WarmGrant(
+                id=f"{self._id}-{runner.name}",
+                project=kind.project,
+                granted=GrantedResources(
+                    1, 0, math.ceil(self._size(kind, runner.forked) / (GRANULE << 20)) * GRANULE, 0
+                ),
+            )
+            for kind, runners in self._warm.items()
+            for runner in runners
+        ]
 
     # -- refill
 

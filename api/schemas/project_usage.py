@@ -40,8 +40,8 @@ class UsageSumSchema(Open):
     user = string("Who has submitted the simulations, if `by` names it.", required=False)
     simulation = string("Id of the simulation, if `by` names it.", required=False)
     kind = string(
-        "What it was used for, if `by` names it: `simulation`, `dry-run`, or `job`: a background job of the platform"
-        " that prepares or finishes something for the project.",
+        "What it was used for, if `by` names it: `simulation`; `dry-run`; `job`: a background job of the platform that"
+        " prepares or finishes something for the project; `warm`: a warm runner that waited for a launch.",
         required=False,
     )
     core_seconds = real("Seconds of cores that were granted.")

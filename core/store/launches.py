@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 import msgspec
-from sqlalchemy import Connection, CursorResult, bindparam, insert, select, text, update
+from sqlalchemy import Connection, CursorResult, bindparam, exists, insert, select, text, update
 
 from core.domain.access.scopes import Scope
 from core.domain.scheduling.reservations import Reservation
@@ -20,6 +20,7 @@ from core.store import usage_intervals
 from core.store.owned import within
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import launches, simulations
+from core.store.tables import usage_intervals as intervals
 
 
 class LaunchRow(StoredRow, frozen=True, gc=False):
@@ -91,13 +92,30 @@ _BEGIN = text(
     "UPDATE launches SET reservation='begun' WHERE id=:i AND state='live'"
     " AND reservation IN ('held', 'granted', 'begun') RETURNING id"
 )
+_WITHOUT_INTERVAL = _WITH_SIMULATION.where(
+    launches.c.state == "live",
+    launches.c.id.in_(bindparam("ids", expanding=True)),
+    ~exists().where(intervals.c.launch_id == launches.c.id),
+)
 _TRIES = text("SELECT count(*) FROM launches WHERE simulation_id=:i")
 
 
-def add(c: Connection, values: Mapping[str, object], granted: GrantedResources) -> None:
+def add(c: Connection, id: str, now: float, values: Mapping[str, object], granted: GrantedResources) -> None:
     """Insert a launch with what it is granted; its row commits before the executor is called."""
-    c.execute(_INSERT, values)
-    usage_intervals.begin(c, values, granted)
+    c.execute(_INSERT, {**values, "id": id, "created_at": now})
+    usage_intervals.begin(c, id, now, values, granted)
+
+
+def mark(c: Connection, ids: Collection[str], now: float, elapsed: float | None) -> None:
+    """Record that launches were still there (core/store/usage_intervals.py), also those of a version without usage."""
+    if usage_intervals.mark(c, ids, now, elapsed) == len(ids):
+        return
+    without = read_rows(c.execute(_WITHOUT_INTERVAL, {"ids": sorted(ids)}), LaunchRow)
+    for row in without:
+        granted = GrantedResources.of_workers(row.workers, row.launched.each)
+        values = {"simulation_id": row.simulation_id, "executor": row.executor}
+        usage_intervals.begin(c, row.id, row.created_at, values, granted)
+    usage_intervals.mark(c, [row.id for row in without], now, None)
 
 
 def known(c: Connection, ids: Collection[str]) -> set[str]:

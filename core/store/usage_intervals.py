@@ -3,13 +3,14 @@
 `core/store/launches.py` calls what changes them, so that no launch begins or ends without. Nothing deletes them.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
 
 from sqlalchemy import Connection, bindparam, insert, select, text
 
-from core.domain.usage.granted_resources import GrantedResources, UsageKind
+from core.domain.usage.granted_resources import GrantedResources, UsageKind, WarmGrant
 from core.domain.usage.usage_intervals import IntervalEnd, IntervalPart, OpenInterval, parts_of
-from core.store.rows import StoredRow, columns_of, read_row
+from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import usage_intervals
 
 #: What stands for the executor of jobs.
@@ -37,11 +38,16 @@ class IntervalRow(StoredRow, frozen=True, gc=False):
     estimated: int
     lost: int
 
+    @property
+    def granted(self) -> GrantedResources:
+        """The resources that it counts."""
+        return GrantedResources(self.workers, self.millicores, self.mebibytes, self.gpus)
+
 
 _OPEN = text(
     'INSERT INTO usage_intervals(launch_id, number, project, "user", simulation_id, kind, labels, executor, workers,'
     " millicores, mebibytes, gpus, until_at)"
-    f" SELECT :id, 1, project, submitted_by, id, CASE WHEN dry_run=1 THEN '{UsageKind.DRY_RUN}'"
+    f" SELECT :id, CAST(:number AS INTEGER), project, submitted_by, id, CASE WHEN dry_run=1 THEN '{UsageKind.DRY_RUN}'"
     f" ELSE '{UsageKind.SIMULATION}' END, labels, :executor, CAST(:workers AS INTEGER), CAST(:millicores AS BIGINT),"
     " CAST(:mebibytes AS BIGINT), CAST(:gpus AS BIGINT), CAST(:created_at AS DOUBLE PRECISION)"
     " FROM simulations WHERE id=:simulation_id"
@@ -61,6 +67,24 @@ _RECORD_JOB = text(
 _ROW = select(*columns_of(usage_intervals, IntervalRow))
 _CURRENT = _ROW.where(usage_intervals.c.launch_id == bindparam("launch"), usage_intervals.c.open == 1).with_for_update()
 _INSERT = insert(usage_intervals)
+_WARM = _ROW.where(
+    usage_intervals.c.kind == UsageKind.WARM.value,
+    usage_intervals.c.open == 1,
+    usage_intervals.c.executor == bindparam("executor"),
+).with_for_update()
+_WARM_OF_OTHERS = _ROW.where(
+    usage_intervals.c.kind == UsageKind.WARM.value,
+    usage_intervals.c.open == 1,
+    usage_intervals.c.executor.not_in(bindparam("executors", expanding=True)),
+).with_for_update()
+#: A row for a warm runner that waits, unless its launch has begun: what shows it may be older.
+_OPEN_WARM = text(
+    'INSERT INTO usage_intervals(launch_id, number, project, "user", simulation_id, kind, labels, executor, workers,'
+    " millicores, mebibytes, gpus, until_at)"
+    f" SELECT :id, 1, :project, '', '', '{UsageKind.WARM}', '{{}}', :executor, CAST(:workers AS INTEGER),"
+    " CAST(:millicores AS BIGINT), CAST(:mebibytes AS BIGINT), CAST(:gpus AS BIGINT),"
+    " CAST(:now AS DOUBLE PRECISION) WHERE NOT EXISTS (SELECT 1 FROM usage_intervals WHERE launch_id=:id)"
+)
 _CLOSE = text(
     "UPDATE usage_intervals SET until_at=:until, milliseconds=:milliseconds, estimated=:estimated, lost=:lost, open=0"
     " WHERE launch_id=:launch AND number=:number"
@@ -95,22 +119,48 @@ _AWAIT = text(
 TOLERANCE = 1.0
 
 
-def begin(c: Connection, launch: Mapping[str, object], granted: GrantedResources) -> None:
-    """Open the first interval of a launch, as its row is inserted."""
-    resources = {
-        "workers": granted.workers,
-        "millicores": granted.millicores,
-        "mebibytes": granted.mebibytes,
-        "gpus": granted.gpus,
-    }
-    c.execute(_OPEN, {**launch, **resources})
+def begin(c: Connection, id: str, now: float, launch: Mapping[str, object], granted: GrantedResources) -> None:
+    """Open the first interval of a launch, as its row is inserted; if it was a warm runner, it waits no longer."""
+    number = 1
+    if (row := _current(c, id)) is not None:
+        number = row.number + _end_warm(c, row, now)
+    c.execute(_OPEN, {**launch, "id": id, "created_at": now, "number": number, **asdict(granted)})
 
 
-def mark(c: Connection, launches: Collection[str], now: float, elapsed: float | None) -> None:
-    """Record that launches were still there; ``elapsed``: seconds since they were marked last, if that is known."""
-    if launches:
-        most = -1.0 if elapsed is None else elapsed + TOLERANCE
-        c.execute(_MARK, {"now": now, "most": most, "elapsed": elapsed or 0.0, "ids": sorted(launches)})
+def mark(c: Connection, launches: Collection[str], now: float, elapsed: float | None) -> int:
+    """Record that launches were still there, and return of how many there is an interval.
+
+    ``elapsed``: seconds since they were marked last, if that is known.
+    """
+    if not launches:
+        return 0
+    most = -1.0 if elapsed is None else elapsed + TOLERANCE
+    return c.execute(_MARK, {"now": now, "most": most, "elapsed": elapsed or 0.0, "ids": sorted(launches)}).rowcount
+
+
+def keep_warm(c: Connection, executor: str, grants: Collection[WarmGrant], now: float, elapsed: float | None) -> None:
+    """Record which warm runners wait on an executor: begin, mark and end their intervals.
+
+    ``elapsed``: seconds since they were recorded last, if that is known; else the end of one was seen by nobody.
+    """
+    rows = {row.launch_id: row for row in read_rows(c.execute(_WARM, {"executor": executor}), IntervalRow)}
+    present = {grant.id: grant for grant in grants}
+    mark(c, rows.keys() & present.keys(), now, elapsed)
+    for id, row in rows.items():
+        if id not in present:
+            _end_warm(c, row, now, seen=elapsed is not None)
+        elif row.granted != present[id].granted:
+            _continue(c, row, parts_of(_open_interval(row), IntervalEnd(now, now)), present[id].granted)
+    for id in present.keys() - rows.keys():
+        grant = present[id]
+        values = {"id": id, "project": grant.project, "executor": executor, "now": now}
+        c.execute(_OPEN_WARM, {**values, **asdict(grant.granted)})
+
+
+def end_warm_of_others(c: Connection, executors: Collection[str], now: float) -> None:
+    """End the intervals of warm runners on executors that are no longer configured."""
+    for row in read_rows(c.execute(_WARM_OF_OTHERS, {"executors": sorted(executors)}), IntervalRow):
+        _end_warm(c, row, now, seen=False)
 
 
 def wait(c: Connection, launches: Collection[str], now: float) -> None:
@@ -124,10 +174,7 @@ def resize(c: Connection, launch: str, workers: int, now: float) -> None:
     row = _current(c, launch)
     if row is None or row.workers == workers:
         return
-    parts = parts_of(_open_interval(row), IntervalEnd(now))
-    _close(c, row, parts)
-    following = {"number": row.number + len(parts), "until_at": parts[-1].until, "workers": workers}
-    _insert(c, row, following | {"milliseconds": 0, "open": 1})
+    _continue(c, row, parts_of(_open_interval(row), IntervalEnd(now)), replace(row.granted, workers=workers))
 
 
 def end(c: Connection, launch: str, simulation: str, now: float, *, lost: bool) -> None:
@@ -162,6 +209,20 @@ def _close(c: Connection, row: IntervalRow, parts: Collection[IntervalPart]) -> 
             c.execute(_CLOSE, {**values, "until": part.until, "launch": row.launch_id, "number": number})
         else:
             _insert(c, row, {**values, "number": number, "until_at": part.until, "open": 0})
+
+
+def _continue(c: Connection, row: IntervalRow, parts: Sequence[IntervalPart], granted: GrantedResources) -> None:
+    """End an interval and begin the next at the same moment, with other resources."""
+    _close(c, row, parts)
+    following = {"number": row.number + len(parts), "until_at": parts[-1].until, **asdict(granted)}
+    _insert(c, row, following | {"milliseconds": 0, "open": 1})
+
+
+def _end_warm(c: Connection, row: IntervalRow, now: float, *, seen: bool = True) -> int:
+    """End the interval of a warm runner and return its number of parts; ``seen``: it has waited until now."""
+    parts = parts_of(_open_interval(row), IntervalEnd(now, now if seen else 0.0))
+    _close(c, row, parts)
+    return len(parts)
 
 
 def _insert(c: Connection, row: IntervalRow, changes: Mapping[str, object]) -> None:

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 from common.errors import NotPrepared, PlatformError, StoreUnavailable, Unsafe
 from common.ids import digest_of
 from core.domain.scheduling.launches import Launch, Phase
+from core.domain.usage.granted_resources import WarmGrant
 from datasets.catalogue import datasets
 from datasets.nodecache.model_files import ModelFiles
 from datasets.nodecache.node_cache import NodeCache
@@ -192,6 +193,25 @@ def test_launches_unknown_to_the_platform_are_orphans(bench: Bench) -> None:
 
 
 # -- the local executor only
+
+
+def test_a_warm_runner_has_memory_and_no_cores_until_a_launch_takes_it(agent: Agent, runner_api: RunnerApi) -> None:
+    def others(known: Collection[str]) -> list[WarmGrant]:
+        return [grant for grant in agent.executor.warm_grants() if grant.id not in known]
+
+    until(lambda: others(()))
+    at_start = {grant.id for grant in others(())}
+    agent.executor.submit(launch_of(runner_api.url))
+    until(lambda: others(at_start), message="of the kind that was used, there is another soon")
+    waiting = others(at_start)[0]
+    assert waiting.project == "" and waiting.granted.millicores == 0
+    assert 8 <= waiting.granted.mebibytes <= 500
+    agent.executor.submit(launch_of(runner_api.url, id="another"))
+    until(lambda: waiting not in others(at_start), message="it is taken")
+    agent.end(signal.SIGKILL)
+    agent.start()
+    until(lambda: others(()))
+    assert not {grant.id for grant in others(())} & {waiting.id, *at_start}, "another process, other ids"
 
 
 def test_an_unreachable_agent_raises_oserror(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from core.domain.scheduling.launches import Launch, WarmLaunch
+from core.domain.usage.granted_resources import GrantedResources, WarmGrant
 from tests.contracts.test_executor import launch_of
 from tests.contracts.test_kubernetes_api_queries import Cluster, jobset
 from tests.contracts.test_kubernetes_api_queries import cluster as cluster  # a fixture
@@ -92,6 +93,22 @@ def test_taking_a_warm_pod_is_one_request_that_names_its_launch(cluster: Cluster
     assert (verb, name) == ("PATCH", "wt-warm1")
     labels = {"windtunnel/warm": None, "windtunnel/simulation": launch.simulation_id, "windtunnel/attempt": "1"}
     assert body == {"metadata": {"labels": labels, "annotations": {"windtunnel/token-hash": None}}}
+
+
+def test_warm_pods_have_what_their_project_is_granted_until_one_is_taken(
+    cluster: Cluster, executor: KubernetesExecutor
+) -> None:
+    assert executor.warm_grants() == []
+    cluster.lists["jobsets"] = warm_pods(executor, "warm1") + warm_pods(executor, "warm2", ready=0)
+    queued, taken, of_no_target = warm_pods(executor, "queued", "taken", "other")
+    queued["spec"]["suspend"] = True
+    del taken["metadata"]["labels"]["windtunnel/warm"]
+    of_no_target["metadata"]["labels"]["windtunnel/warm"] = "0" * 16
+    cluster.lists["jobsets"] += [queued, taken, of_no_target]
+    granted = GrantedResources(workers=1, millicores=1000, mebibytes=2048)
+    requests(cluster)
+    assert executor.warm_grants() == [WarmGrant("warm1", "default", granted), WarmGrant("warm2", "default", granted)]
+    assert {verb for verb, _, _ in requests(cluster)} == {"GET"}
 
 
 def test_a_deleted_warm_pod_is_missed(cluster: Cluster, executor: KubernetesExecutor) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import insert, select
 
 from core.domain.access.scopes import LOCAL_CALLER, PLATFORM, Scope
 from core.domain.scheduling.launches import Launch, Phase
+from core.domain.usage.granted_resources import GrantedResources, WarmGrant
 from core.domain.usage.usage_sums import UsageSum, groupings
 from core.store import events
 from core.store.database import Database
@@ -22,6 +23,7 @@ from core.store.usage_sums import DAY, sums
 from tests.api.answers import MODEL
 from tests.conftest import Clock
 from tests.contracts.test_dispatcher import DispatcherRig, dispatcher_rig
+from tests.contracts.test_warm_launches import WarmExecutor
 from workers.background_jobs import Jobs
 
 HOUR = 3600.0
@@ -140,10 +142,10 @@ def test_a_clock_that_is_set_changes_no_length(rig: DispatcherRig, clock: Clock,
 def test_a_clock_that_is_set_just_before_a_mark_changes_no_length(
     rig: DispatcherRig, clock: Clock, step: float
 ) -> None:
-    id, _, launch = launched(rig)
+    id, executor, launch = launched(rig)
     observe_again(rig, clock, 20.0)
     clock.now += step + 6.0
-    rig.dispatch.mark_usage({launch.id}, set(), 6.0)
+    rig.dispatch.mark_usage(executor.name, {launch.id}, set(), (), 6.0)
     [(_, milliseconds)] = lengths(rig, id)
     assert milliseconds == pytest.approx(26_000, abs=200)
 
@@ -214,6 +216,146 @@ def test_a_job_is_a_kind_of_its_own_for_the_project_that_it_works_for(rig: Dispa
     assert simulation.kind == "simulation" and job.launch_id.startswith("collect-")
 
 
+# -- warm runners
+
+
+class GrantingExecutor(WarmExecutor):
+    """Executor that says what its warm runners have: those in ``pool``, and others."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.granted: list[WarmGrant] = []
+
+    def warm_grants(self) -> list[WarmGrant]:
+        self._answer()
+        return self.granted
+
+
+def warm(id: str, mebibytes: int = 2048, project: str = "") -> WarmGrant:
+    return WarmGrant(id, project, GrantedResources(1, 1000, mebibytes, 0))
+
+
+@pytest.fixture
+def granting(rig: DispatcherRig) -> GrantingExecutor:
+    executor = GrantingExecutor("east")
+    rig.east = rig.managed["east"].executor = executor
+    return executor
+
+
+def look(rig: DispatcherRig, clock: Clock, seconds: float) -> None:
+    """Let time pass in which nothing runs, and the dispatcher look at the first executor."""
+    rig.managed["east"].search_orphans_soon()
+    observe_again(rig, clock, seconds)
+
+
+def warm_intervals(rig: DispatcherRig) -> list[tuple[str, int, str, int, int, int]]:
+    """Return launch, number, project, MiB, milliseconds and whether it is estimated of each interval that was warm."""
+    with rig.platform.database.read() as c:
+        query = select(*columns_of(usage_intervals, IntervalRow)).where(usage_intervals.c.kind == "warm")
+        rows = read_rows(c.execute(query.order_by(usage_intervals.c.launch_id, usage_intervals.c.number)), IntervalRow)
+    return [(r.launch_id, r.number, r.project, r.mebibytes, r.milliseconds, r.estimated) for r in rows]
+
+
+def open_intervals(rig: DispatcherRig) -> list[str]:
+    with rig.platform.database.read() as c:
+        return list(c.scalars(select(usage_intervals.c.launch_id).where(usage_intervals.c.open == 1)))
+
+
+def test_a_warm_runner_counts_for_who_it_serves_from_when_it_is_seen(
+    rig: DispatcherRig, granting: GrantingExecutor, clock: Clock
+) -> None:
+    granting.granted = [warm("warm1"), warm("warm2", project="red")]
+    look(rig, clock, 0.0)
+    look(rig, clock, 60.0)
+    granting.granted.pop()
+    look(rig, clock, 60.0)
+    assert warm_intervals(rig) == [("warm1", 1, "", 2048, 120_000, 0), ("warm2", 1, "red", 2048, 120_000, 0)]
+    assert open_intervals(rig) == ["warm1"]
+    with rig.platform.database.read() as c:
+        by = sums(c, PLATFORM, groupings(["kind", "project"]))
+    assert [(each.group, each.used.workers) for each in by] == [(("warm", ""), 120_000), (("warm", "red"), 120_000)]
+
+
+def test_a_launch_that_takes_a_warm_runner_goes_on_where_its_wait_ends(
+    rig: DispatcherRig, granting: GrantingExecutor, clock: Clock
+) -> None:
+    granting.granted, granting.pool = [warm("warm1")], ["warm1"]
+    look(rig, clock, 0.0)
+    let_pass(rig, clock, 8.0)
+    id, _, launch = launched(rig, placement={"executor": "east"}, workers=1)
+    assert launch.id == "warm1"
+    observe_again(rig, clock, 9.0)  # the executor still shows it as one that waits
+    assert warm_intervals(rig) == [("warm1", 1, "", 2048, 8000, 0)]
+    [row] = intervals(rig, id)
+    assert (row.number, row.kind, row.project, row.milliseconds) == (2, "simulation", "default", 9000)
+
+
+def test_other_memory_of_a_warm_runner_is_another_interval(
+    rig: DispatcherRig, granting: GrantingExecutor, clock: Clock
+) -> None:
+    granting.granted = [warm("warm1", 100)]
+    look(rig, clock, 0.0)
+    look(rig, clock, 60.0)
+    granting.granted = [warm("warm1", 80)]
+    look(rig, clock, 60.0)
+    look(rig, clock, 60.0)
+    assert warm_intervals(rig) == [("warm1", 1, "", 100, 120_000, 0), ("warm1", 2, "", 80, 60_000, 0)]
+
+
+def test_of_a_warm_runner_that_did_not_outlive_the_platform_seconds_are_estimated(
+    rig: DispatcherRig, granting: GrantingExecutor, clock: Clock
+) -> None:
+    granting.granted = [warm("gone"), warm("there")]
+    look(rig, clock, 0.0)
+    look(rig, clock, 60.0)
+    rig.configure(*rig.managed.values())  # another dispatcher
+    granting.granted.pop(0)
+    look(rig, clock, HOUR)
+    assert warm_intervals(rig) == [
+        ("gone", 1, "", 2048, 60_000, 0),
+        ("gone", 2, "", 2048, 5_000, 1),
+        ("there", 1, "", 2048, 3_660_000, 0),
+    ]
+
+
+def test_warm_runners_of_an_executor_that_is_no_longer_configured_count_no_more(
+    rig: DispatcherRig, granting: GrantingExecutor, clock: Clock
+) -> None:
+    granting.granted = [warm("warm1")]
+    look(rig, clock, 0.0)
+    rig.configure(rig.managed["west"])
+    observe_again(rig, clock, 60.0)
+    assert open_intervals(rig) == []
+
+
+def test_a_machine_that_rests_and_has_no_warm_runners_writes_nothing(
+    rig: DispatcherRig, granting: GrantingExecutor, clock: Clock
+) -> None:
+    marked: list[str] = []
+    write = rig.dispatch.mark_usage
+    rig.dispatch.mark_usage = lambda name, *others: (marked.append(name), write(name, *others))[1]  # type: ignore[method-assign]
+    for _ in range(3):
+        look(rig, clock, 60.0)
+    assert marked.count("east") == 1, "what an earlier process left is ended once"
+    granting.granted = [warm("warm1")]
+    look(rig, clock, 60.0)
+    granting.granted = []
+    look(rig, clock, 60.0)
+    look(rig, clock, 60.0)
+    assert marked.count("east") == 3
+
+
+def test_a_launch_of_a_version_without_usage_counts_from_its_start(rig: DispatcherRig, clock: Clock) -> None:
+    id, _, launch = launched(rig, placement={"cpu": 1.5, "memory": 3 << 30})
+    rig.platform.database.write(lambda c: c.execute(usage_intervals.delete()))  # as 0.2.0 has begun it
+    observe_again(rig, clock, HOUR)
+    observe_again(rig, clock, 6.0)
+    rig.play(launch)
+    [row] = end(rig, id)
+    assert (row.milliseconds, row.workers, row.millicores, row.mebibytes) == (3_606_000, 2, 1500, 3072)
+    assert (row.launch_id, row.kind, row.project, row.estimated) == (launch.id, "simulation", "default", 0)
+
+
 # -- sums
 
 BEGIN = 20_000 * DAY
@@ -222,7 +364,7 @@ VALUES = st.fixed_dictionaries(
         "project": st.sampled_from(["red", "blue"]),
         "user": st.sampled_from(["", "ada", "bob"]),
         "simulation_id": st.sampled_from(["s1", "s2", "s3"]),
-        "kind": st.sampled_from(["simulation", "dry-run"]),
+        "kind": st.sampled_from(["simulation", "dry-run", "warm"]),
         "labels": st.sampled_from(["{}", '{"team":"a"}', '{"team":"b","it\'s \\"q\\".x":"1"}']),
         "executor": st.sampled_from(["local", "far"]),
         "workers": st.integers(0, 5000),

@@ -151,7 +151,7 @@ class RunnerApi:
         }
         stage = {"id": "s1.0", "simulation_id": SIMULATION, "ordinal": 0, "total": total, "state": "open", "align": 1}
         self._row = {"id": LAUNCH, "simulation_id": SIMULATION, "attempt": 1, "executor": "local", "state": "live"}
-        self._row |= {"token_hash": "", "resources": json.dumps({"cpu": workers, "done": 0}), "created_at": 0.0}
+        self._row |= {"token_hash": "", "resources": json.dumps({"cpu": workers, "done": 0})}
         self.database.write(lambda c: simulations.add(c, row | {"created_at": 0.0}, stage))
         if self._launched:
             self.launch()
@@ -159,7 +159,7 @@ class RunnerApi:
     def launch(self, token: str = TOKEN, *, id: str = LAUNCH, token_hash: str = "") -> None:
         """Insert the launch, as the dispatcher does, and notify the runners that wait for it."""
         self._row |= {"id": id, "token_hash": token_hash or hashed(token)}
-        self.database.write(lambda c: launches.add(c, self._row, GrantedResources()))
+        self.database.write(lambda c: launches.add(c, id, 0.0, self._row, GrantedResources()))
         self.notifier.publish(id)
 
     @property

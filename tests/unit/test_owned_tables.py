@@ -52,6 +52,7 @@ OF_THE_PLATFORM = {
     "the queue, and what runs, are scheduled for everybody": {
         "launches.find",
         "launches.live",
+        "launches.mark",
         "models.size_of",
         "queue_counts.waiting",
         "simulations.active",
@@ -72,6 +73,8 @@ OF_THE_PLATFORM = {
         "simulations.unended_states",
         "simulations.unsummed",
         "usage_intervals.end",
+        "usage_intervals.end_warm_of_others",
+        "usage_intervals.keep_warm",
         "usage_intervals.mark",
         "usage_intervals.record_job",
         "usage_intervals.resize",

@@ -10,6 +10,7 @@ import msgspec
 
 from core.domain.scheduling.executor_config import GangSupport
 from core.domain.scheduling.launches import Launch, LaunchStatus, WarmLaunch
+from core.domain.usage.granted_resources import WarmGrant
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -80,6 +81,14 @@ class KeepsWarmLaunches(Protocol):
 
     def take_warm_launch(self, launch: Launch) -> WarmLaunch | None:
         """Pop a ready warm launch that matches, or None. From the local snapshot: no API call on the submit path."""
+
+
+@runtime_checkable
+class GrantsWarmRunners(Protocol):
+    """An executor whose warm runners have resources before a launch takes them, which is usage of its own kind."""
+
+    def warm_grants(self) -> Sequence[WarmGrant]:
+        """Return what the warm runners have that wait for a launch."""
 
 
 @runtime_checkable

@@ -13,6 +13,7 @@ from common.errors import NotPrepared, OriginFailed, OriginRefused, PlatformErro
 from core.domain.scheduling.allowed_options import OPTIONS
 from core.domain.scheduling.executor_config import GangSupport
 from core.domain.scheduling.launches import Launch, LaunchStatus
+from core.domain.usage.granted_resources import WarmGrant
 from workers.executors.base import ExecutorKind, LocalPaths
 
 #: Seconds the agent may take to answer; staging a large model is the longest.
@@ -57,6 +58,10 @@ class LocalExecutor:
         """Return running launches that are not in ``known``."""
         running: list[str] = self._ask("running")
         return [id for id in running if id not in known]
+
+    def warm_grants(self) -> Sequence[WarmGrant]:
+        """Return what the warm runners have that wait: memory, as it was measured, and no cores."""
+        return msgspec.convert(self._ask("warm_grants"), list[WarmGrant])
 
     def _ask(self, verb: str, **arguments: Any) -> Any:
         with socket.socket(socket.AF_UNIX) as connection:

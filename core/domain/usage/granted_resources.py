@@ -4,12 +4,11 @@ Whole numbers of thousandths of a core, MiB and GPUs, so that sums are the same 
 """
 
 import math
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from core.domain.scheduling.launches import Placement
-from core.domain.scheduling.worker_resources import CPU, resources_of_worker
+from core.domain.scheduling.worker_resources import CPU, MEMORY, WorkerResources, resources_of_worker
 
 #: What the name of an extended resource ends with that is a GPU, as Kubernetes and Slurm name them.
 GPU = ("/gpu", "gpu")
@@ -21,6 +20,7 @@ class UsageKind(StrEnum):
     SIMULATION = "simulation"
     DRY_RUN = "dry-run"
     JOB = "job"
+    WARM = "warm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,22 @@ class GrantedResources:
     @classmethod
     def of_placement(cls, workers: int, placement: Placement) -> "GrantedResources":
         """Return what workers with this placement get; what is less than a unit counts as one."""
-        return cls(
-            workers=workers,
-            millicores=resources_of_worker(placement)[CPU],
-            mebibytes=math.ceil(placement.memory / (1 << 20)),
-            gpus=sum(_gpus(placement.resources)),
-        )
+        return cls.of_workers(workers, resources_of_worker(placement))
+
+    @classmethod
+    def of_workers(cls, workers: int, each: WorkerResources) -> "GrantedResources":
+        """Return what workers get of which each has these; what is less than a unit counts as one."""
+        gpus = sum(amount for name, amount in each.items() if name.lower().endswith(GPU))
+        return cls(workers, each[CPU], math.ceil(each[MEMORY] / (1 << 20)), gpus)
 
 
-def _gpus(resources: Mapping[str, str]) -> Iterator[int]:
-    for name, amount in resources.items():
-        if name.lower().endswith(GPU) and str(amount).isdecimal():
-            yield int(amount)
+@dataclass(frozen=True, slots=True)
+class WarmGrant:
+    """The resources of a warm runner while it waits for a launch, whose id it may become.
+
+    ``project``: the one that it serves alone; empty: it serves all, and is the platform's.
+    """
+
+    id: str
+    project: str
+    granted: GrantedResources

@@ -22,7 +22,7 @@ from core.domain.scheduling.permissions import require_allowed
 from core.domain.scheduling.preparation import Missing, Preparation
 from core.domain.scheduling.reservations import Reservation
 from core.domain.scheduling.states import LIVE, State
-from core.domain.usage.granted_resources import GrantedResources
+from core.domain.usage.granted_resources import GrantedResources, WarmGrant
 from core.notifications.notifier import Notifier
 from core.services.datasets.catalogue import played
 from core.services.scheduling.model_environments import locked
@@ -261,15 +261,15 @@ class Dispatch:
             resources = {"cpu": simulation.workers, "each": dict(simulation.each), "done": done, "files": files}
             launches.add(
                 c,
+                launch_id,
+                self._database.now(c),
                 {
-                    "id": launch_id,
                     "simulation_id": simulation.id,
                     "attempt": simulation.attempt,
                     "executor": simulation.executor,
                     "token_hash": warm.token_hash if warm is not None else hashed(launch.token),
                     "resources": json.dumps(resources),
                     "state": "live",
-                    "created_at": self._database.now(c),
                 },
                 GrantedResources.of_placement(simulation.workers, launch.placement),
             )
@@ -368,16 +368,24 @@ class Dispatch:
         """Record a launch's new number of workers."""
         self._write(lambda c: launches.resize(c, launch.id, workers, self._database.now(c)))
 
-    def mark_usage(self, present: Collection[str], suspended: Collection[str], elapsed: float | None) -> None:
-        """Record that launches were still there, and that others are in a queue of their cluster.
+    def mark_usage(
+        self,
+        executor: str,
+        present: Collection[str],
+        suspended: Collection[str],
+        warm: Collection[WarmGrant],
+        elapsed: float | None,
+    ) -> None:
+        """Record that launches and warm runners of an executor were still there, and what its cluster's queue has.
 
-        ``elapsed``: seconds since the launches of their executor were marked last, by this process's clock.
+        ``elapsed``: seconds since they were marked last, by this process's clock.
         """
 
         def mark(c: Connection) -> None:
             now = self._database.now(c)
-            usage_intervals.mark(c, present, now, elapsed)
+            launches.mark(c, present, now, elapsed)
             usage_intervals.wait(c, suspended, now)
+            usage_intervals.keep_warm(c, executor, warm, now, elapsed)
 
         self._write(mark, durable=False)
 
@@ -386,6 +394,7 @@ class Dispatch:
 
         def write(c: Connection) -> None:
             executors.forget_others(c, list(self._executor_configs))
+            usage_intervals.end_warm_of_others(c, list(self._executor_configs), self._database.now(c))
             for name, values in health.items():
                 executors.keep(c, name, values, self._database.now(c))
 

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from common.errors import PlatformError, Unsupported
 from core.domain.scheduling.launches import Launch, LaunchStatus, Phase, WarmLaunch
+from core.domain.usage.granted_resources import WarmGrant
 from kube.client import KubernetesClient
 from kube.messages import ApiRefused, path_of
 from workers.executors.base import ActiveLaunch, Missed
@@ -165,6 +166,14 @@ class KubernetesExecutor:
                 break
         self.metrics.set_warm_pods(len(plan.ready), sum(target.pods for target in targets.values()))
         return plan.complete
+
+    def warm_grants(self) -> Sequence[WarmGrant]:
+        """Return what the warm pods have that no launch has taken; one in the cluster's queue has nothing yet."""
+        if not self._options.warm:
+            return ()
+        targets = warm_pool.warm_targets(self._options, self._queries.served(), self._url)
+        current = warm_pool.warm_owners(self._queries.owners(label=WARM).values())
+        return warm_pool.grants(current, targets)
 
     def _create_warm_launch(self, target: warm_pool.WarmTarget) -> None:
         """Create a warm launch."""

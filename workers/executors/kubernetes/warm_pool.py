@@ -10,6 +10,7 @@ from typing import Any
 
 from common.ids import hashed, new_token
 from core.domain.scheduling.launches import Launch, Phase, Placement, WarmLaunch
+from core.domain.usage.granted_resources import GrantedResources, WarmGrant
 from datasets.catalogue import datasets
 from runtimes import catalogue
 from runtimes.harness.runner.processes import WORLD
@@ -175,6 +176,17 @@ def plan_pool(
         missing=tuple(missing),
         complete=not missing and ready == staying,
     )
+
+
+def grants(current: Iterable[WarmOwner], targets: Mapping[str, WarmTarget]) -> list[WarmGrant]:
+    """Return what warm launches have; one without a target is about to be deleted."""
+    return [
+        WarmGrant(
+            owner.id, target.key.project, GrantedResources.of_placement(target.launch.workers, target.launch.placement)
+        )
+        for owner in current
+        if owner.phase not in (Phase.SUSPENDED, Phase.ENDED) and (target := targets.get(owner.digest)) is not None
+    ]
 
 
 class ReadyLaunches:
