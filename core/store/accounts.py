@@ -4,12 +4,14 @@ They are not owned by a project: who may read and change them is decided by the 
 """
 
 from collections.abc import Mapping
+from typing import cast
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Float, and_, bindparam, delete, func, insert, or_, select, update
 
 from common.errors import ProjectClosed
 from core.domain.access.identities import ProjectState
 from core.store import sign_ins
+from core.store.database_clock import DatabaseClock
 from core.store.recording import note
 from core.store.rows import StoredRow, columns_of, read_row, read_rows
 from core.store.tables import members, projects, tokens, users
@@ -85,9 +87,11 @@ class CredentialRow(StoredRow, frozen=True, gc=False):
     member_role: str | None
     project_state: str | None
     bound_state: str | None
+    now: float
 
 
-_VALID = and_(tokens.c.revoked_at.is_(None), or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > bindparam("now")))
+#: The time of the check, read by the query that checks: by the database's clock, unless it is given.
+_CHECK_TIME = func.coalesce(bindparam("now", type_=Float(53)), DatabaseClock(), type_=Float(53))
 #: The project that a token is bound to, whose user need not be a member of it.
 _BOUND = projects.alias()
 _CREDENTIAL = (
@@ -100,13 +104,18 @@ _CREDENTIAL = (
             member_role=members.c.role,
             project_state=projects.c.state,
             bound_state=_BOUND.c.state,
+            now=cast(ColumnElement[object], _CHECK_TIME),
         )
     )
     .join(users, and_(users.c.name == tokens.c.user, users.c.state == "active", users.c.away_since.is_(None)))
     .join(members, members.c.user == tokens.c.user, isouter=True)
     .join(projects, projects.c.name == members.c.member_of, isouter=True)
     .join(_BOUND, _BOUND.c.name == tokens.c.bound_to, isouter=True)
-    .where(tokens.c.digest == bindparam("digest"), _VALID)
+    .where(
+        tokens.c.digest == bindparam("digest"),
+        tokens.c.revoked_at.is_(None),
+        or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > _CHECK_TIME),
+    )
 )
 
 
@@ -278,8 +287,11 @@ def revoke_named(c: Connection, user: str, name: str, now: float) -> None:
         revoke(c, id, now)
 
 
-def credential(c: Connection, digest: str, now: float) -> list[CredentialRow]:
-    """Return a valid token with the memberships of its user, in one query; nothing if there is none."""
+def credential(c: Connection, digest: str, now: float | None) -> list[CredentialRow]:
+    """Return a valid token with the memberships of its user, in one query; nothing if there is none.
+
+    ``now``: None: it is valid by the database's clock.
+    """
     return read_rows(c.execute(_CREDENTIAL, {"digest": digest, "now": now}), CredentialRow)
 
 

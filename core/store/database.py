@@ -1,7 +1,7 @@
 """Database: `read` for queries, `write` for short transactions, on SQLite or PostgreSQL.
 
 SQLite: group commit, by one writer thread per process. PostgreSQL: READ COMMITTED, because every decision is one UPDATE
-whose WHERE clause repeats what it relies on.
+whose WHERE clause repeats what it relies on (core/store/postgres.py).
 """
 
 import fcntl
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, event, select, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -23,6 +23,8 @@ from sqlalchemy.pool import QueuePool
 from common.errors import StorageFull, StoreUnavailable
 from common.full_disks import is_disk_full
 from common.group_commit import GroupCommit
+from core.store.database_clock import DatabaseClock
+from core.store.postgres import engine_for_reads, postgres_engine
 from core.store.recording import CURRENT_RECORDING
 
 __all__ = ["Connection", "Database", "lock"]
@@ -32,8 +34,7 @@ Work = Callable[[Connection], T]
 logger = logging.getLogger(__name__)
 
 RETRIES = 5
-#: Seconds for connecting to PostgreSQL, if its URL has no `connect_timeout`.
-CONNECTING = 10
+_CURRENT_TIME = select(DatabaseClock())
 #: PostgreSQL: serialization failure, deadlock detected, and a row that another transaction inserted meanwhile.
 _RETRIED = {"40001", "40P01", "23505"}
 
@@ -55,14 +56,10 @@ class Database:
             self._commits = GroupCommit(path, self._connect_writer, _translate)
             self._reader = _sqlite(url, readers)
             self._writer = _sqlite(url, 1)
-            self._now = text("SELECT (julianday('now') - 2440587.5) * 86400.0")
         else:
-            address = make_url(url)
-            if "connect_timeout" not in address.query:
-                address = address.update_query_dict({"connect_timeout": str(CONNECTING)})
-            self._reader = self._writer = create_engine(address, pool_size=readers, max_overflow=0, pool_pre_ping=True)
-            event.listen(self._reader, "checkin", self._on_return)
-            self._now = text("SELECT extract(epoch FROM clock_timestamp())::float8")
+            self._writer = postgres_engine(url, readers)
+            self._reader = engine_for_reads(self._writer)
+            event.listen(self._writer, "checkin", self._on_return)
 
     @property
     def engine(self) -> Engine:
@@ -71,7 +68,12 @@ class Database:
 
     def now(self, connection: Connection) -> float:
         """Return the database's clock: seconds since the epoch."""
-        return self._clock() if self._clock else float(connection.scalar(self._now) or 0.0)
+        return self._clock() if self._clock else float(connection.scalar(_CURRENT_TIME) or 0.0)
+
+    @property
+    def replaced_now(self) -> float | None:
+        """The time of the clock that replaces the database's, for a query that reads that besides; None: none does."""
+        return self._clock() if self._clock else None
 
     def size(self, connection: Connection) -> int:
         """Return the bytes of the database on its disk; of an embedded one with its log of recent transactions."""
@@ -81,9 +83,13 @@ class Database:
         return sum(path.stat().st_size for path in files if path.exists())
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """Lend a connection for queries. Never hold it across a ``yield`` to a client."""
-        with _outages(), self._reader.connect() as connection:
+    def read(self, *, in_parts: bool = False) -> Iterator[Connection]:
+        """Lend a connection for queries. Never hold it across a ``yield`` to a client.
+
+        ``in_parts``: a query may be read in parts (`yield_per`): a cursor of PostgreSQL needs a transaction.
+        """
+        engine = self._writer if in_parts and not self.embedded else self._reader
+        with _outages(), engine.connect() as connection:
             yield connection
 
     def write(self, work: Work[T], *, durable: bool = True) -> T:

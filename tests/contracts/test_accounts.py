@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from common.errors import Invalid, NameTaken, NotPermitted, Unauthorized, UnknownProject, UnknownToken, UnknownUser
 from core.domain.access.credentials import PREFIX, is_well_formed, new_credential
@@ -284,6 +284,19 @@ def test_a_token_expires(
 
 
 # -- other people's
+
+
+def test_a_token_that_was_not_seen_costs_one_statement_and_one_that_was_none(
+    authentication: UserAuthentication, database: Database, times: Times
+) -> None:
+    who(authentication, OWN)  # it is used: that is written once a minute
+    statements: list[str] = []
+    event.listen(database._reader, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
+    who(authentication, OWN)
+    assert statements == []
+    times.now += LIFETIME
+    who(authentication, OWN)
+    assert len(statements) == 1
 
 
 def test_a_member_sees_and_revokes_his_own_tokens_and_a_maintainer_all(

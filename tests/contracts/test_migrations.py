@@ -15,8 +15,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import select, text
 
-from core.store.database import CONNECTING, Database
+from core.store.database import Database
 from core.store.migrate import migrate
+from core.store.postgres import CONNECTING
 from core.store.tables import executors, metadata, ranges
 from tests.databases import postgres_url
 from tests.waiting import until

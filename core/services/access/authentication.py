@@ -62,14 +62,13 @@ class UserAuthentication:
             return outcome[0]
         digest, until = digest_of(credential), self._clock() + LIFETIME
         with self._database.read() as c:
-            now = self._database.now(c)
-            rows = store.credential(c, digest, now)
+            rows = store.credential(c, digest, self._database.replaced_now)
         identity = _identity(rows, session=session)
         if not (rows or session) and self._cluster is not None:
             identity = self._cluster.identify(credential)
-        elif identity is not None and now - (rows[0].used_at or 0.0) > USE_INTERVAL:
+        elif identity is not None and rows[0].now - (rows[0].used_at or 0.0) > USE_INTERVAL:
             with suppress(StoreUnavailable, StorageFull):  # a request that reads needs no write
-                self._database.write(lambda c: store.note_use(c, rows[0].id, address, now), durable=False)
+                self._database.write(lambda c: store.note_use(c, rows[0].id, address, rows[0].now), durable=False)
         with self._lock:
             self._kept[digest] = (until, identity)
             self._kept.move_to_end(digest)

@@ -500,7 +500,7 @@ class Datasets:
 
     def in_use(self) -> list[ResolvedDataset]:
         """Return the datasets of simulations that have not ended, from their provenance."""
-        with self._database.read() as c:
+        with self._database.read(in_parts=True) as c:
             return store.in_use(c)
 
 
