@@ -6,8 +6,11 @@ from typing import Any
 from flask import Flask
 from werkzeug.routing import BaseConverter, IntegerConverter
 
+from api.schemas.accounts import ACCOUNT_NAME
 from api.schemas.fields import NAME, REFERENCE
 from api.schemas.results import SIMULATION_ID
+from core.domain.access.identities import NAME as LABEL
+from core.domain.access.identities import UNUSABLE_NAMES
 
 
 class IdConverter(BaseConverter):
@@ -31,6 +34,15 @@ class ReferenceConverter(BaseConverter):
     part_isolating = False
     weight = 200
     regex = REFERENCE.strip("^$")
+
+
+class AccountConverter(BaseConverter):
+    """Name of a user, or of a service account: its own, or that of its project, ``/`` and its own."""
+
+    part_isolating = False
+    weight = 150
+    # `team-a/quotas` is a part of what the user `team-a` has.
+    regex = rf"(?:{LABEL.pattern}/(?!(?:{'|'.join(sorted(UNUSABLE_NAMES))})(?:/|$)))?{LABEL.pattern}"
 
 
 class TaskConverter(IntegerConverter):
@@ -59,6 +71,7 @@ SCHEMAS: Mapping[type[BaseConverter], Mapping[str, Any]] = {
     IdConverter: {"type": "string", "pattern": SIMULATION_ID},
     NameConverter: {"type": "string", "pattern": NAME},
     ReferenceConverter: {"type": "string", "pattern": REFERENCE},
+    AccountConverter: {"type": "string", "pattern": ACCOUNT_NAME},
     TaskConverter: {"type": "integer", "minimum": -1, "maximum": 999_999_999},
     FileConverter: {"type": "string", "minLength": 1, "maxLength": 255},
     PathConverter: {"type": "string", "minLength": 1, "maxLength": 1024},
@@ -71,6 +84,7 @@ def register(app: Flask) -> None:
         id=IdConverter,
         name=NameConverter,
         ref=ReferenceConverter,
+        account=AccountConverter,
         task=TaskConverter,
         file=FileConverter,
         path=PathConverter,

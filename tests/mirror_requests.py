@@ -24,7 +24,7 @@ LARGEST = 4 << 20
 #: Where a mirror's requests come from, on a platform with accounts: attempts are counted for each address.
 MIRROR_ADDRESS = "192.0.2.7"
 #: Documents whose `name` is that of a project or a user, and therefore the platform's.
-NAMING = re.compile(r"/v1/(projects|users|projects/[^/]+/services)")
+NAMING = re.compile(r"/v1/(projects|users)")
 #: What the record of a request ends with that an operator makes in no project.
 OF_ALL = " by an operator, of all projects"
 #: Members that are sent back whole.

@@ -10,6 +10,8 @@ from core.domain.access.name_patterns import LONGEST_PATTERN, MOST_PATTERNS, PAT
 from core.domain.access.roles import Verb
 
 LABEL = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+#: Of a user, or of a service account: its own, or that of its project, a slash and its own.
+ACCOUNT_NAME = r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?/)?[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 _ROLES = [role.value for role in MEMBERS]
 #: Longest life of a token, in seconds: ten years.
 LONGEST_LIFE = 10 * 365 * 86_400
@@ -46,14 +48,14 @@ class NewUserSchema(Strict):
 class NewServiceSchema(Strict):
     """A service account to create."""
 
-    name = Text(LABEL, longest=40, required=True, description="Name, which is never changed and never used again.")
+    name = Text(LABEL, longest=40, required=True, description="Name in the project, which is never used again there.")
     role = Choice(*_ROLES, required=True, description="Its role in the project.")
 
 
 class UserSchema(Open):
     """A user, or the service account of a project."""
 
-    name = string("Name of the user.")
+    name = string("Name of the user; of a service account `project/name`.")
     operator = boolean("Whether the user is an operator of the platform.")
     service = string("The project whose service account it is; null: a person.", allow_none=True)
     created_by = string("The user who has created it.")
@@ -79,7 +81,7 @@ class RoleSchema(Strict):
 class MemberSchema(Open):
     """A member of a project."""
 
-    user = string("Name of the user.")
+    user = string("Name of the user; of a service account `project/name`.")
     role = string("The role that the user has there.", enum=_ROLES)
     service = boolean("Whether it is a service account of the project.")
     since = moment("Since when the user is a member.")
@@ -115,7 +117,9 @@ class NewTokenSchema(Strict):
     role = Choice(*_ROLES, required=True, description="Its role; at most that of its maker, now and later.")
     expires_in = Whole(1, LONGEST_LIFE, description="Seconds until it expires; without it, it does not.")
     scope = fields.Nested(TokenScopeSchema, metadata={"description": "Limits beside the role."})
-    service = Text(LABEL, longest=40, description="The service account whose token it is; without it, one's own.")
+    service = Text(
+        ACCOUNT_NAME, longest=81, description="The service account whose token it is; without it, one's own."
+    )
 
 
 class NewPersonalTokenSchema(Strict):

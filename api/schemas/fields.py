@@ -44,6 +44,8 @@ WORDS = {
     r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$": "Write a name of Kubernetes, such as example.com/zone.",
     r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$": "Write a label's value: letters, digits, '.', '_' and '-'.",
     r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$": "Write letters (a to z), digits and '-', which is neither first nor last.",
+    r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?/)?[a-z0-9]([a-z0-9-]*[a-z0-9])?$": "Write letters (a to z), digits and '-';"
+    " before the name of a service account perhaps its project and a slash.",
     r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$": "Write letters (a to z), digits, '.' and '-', the ends without these two.",
     r"^[a-z0-9]([a-z0-9./@-]*[a-z0-9])?$": "Write the name of a network, such as namespace/name@interface.",
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9:.]{4,15}(Z|[+-][0-9]{2}:?[0-9]{2})?)?$": "Write a day such as 2026-11-30, or a"

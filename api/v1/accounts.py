@@ -231,7 +231,7 @@ def list_members(project: str) -> dict[str, object]:
 
 
 @blueprint.operation(
-    "PUT /projects/<name:project>/members/<name:user>",
+    "PUT /projects/<name:project>/members/<account:user>",
     Success(status=204, description="The user has the role."),
     body={"application/json": RoleSchema},
     errors=[UnknownUser, *_BODY_ERRORS],
@@ -247,7 +247,7 @@ def put_member(project: str, user: str) -> None:
 
 
 @blueprint.operation(
-    "DELETE /projects/<name:project>/members/<name:user>",
+    "DELETE /projects/<name:project>/members/<account:user>",
     Success(status=204, description="The membership has ended."),
     errors=[UnknownUser, *_PROJECT_ERRORS],
     verb=Verb.ADMINISTER,
@@ -360,7 +360,7 @@ def create_user() -> dict[str, object]:
 
 
 @blueprint.operation(
-    "DELETE /users/<name:user>",
+    "DELETE /users/<account:user>",
     Success(status=204, description="The user has left."),
     errors=[AccountsOff, Invalid, NotPermitted, UnknownUser],
     verb=Verb.OPERATE,
@@ -374,7 +374,7 @@ def remove_user(user: str) -> None:
 
 
 @blueprint.operation(
-    "GET /users/<name:user>/tokens",
+    "GET /users/<account:user>/tokens",
     Success(schema=TokenListSchema, plain=True, description="The tokens and sessions."),
     errors=[AccountsOff, NotPermitted, UnknownUser],
     verb=None,
@@ -388,7 +388,7 @@ def list_personal_tokens(user: str) -> dict[str, object]:
 
 
 @blueprint.operation(
-    "POST /users/<name:user>/tokens",
+    "POST /users/<account:user>/tokens",
     Success(status=201, schema=TokenSchema, plain=True, description="The token, which is shown this once."),
     body={"application/json": NewPersonalTokenSchema},
     errors=[UnknownUser, *_BODY_ERRORS],
@@ -408,7 +408,7 @@ def create_personal_token(user: str) -> dict[str, object]:
 
 
 @blueprint.operation(
-    "DELETE /users/<name:user>/tokens/<id:token>",
+    "DELETE /users/<account:user>/tokens/<id:token>",
     Success(status=204, description="The token is revoked, or the session has ended."),
     errors=[AccountsOff, NotPermitted, UnknownToken],
     verb=None,

@@ -70,7 +70,9 @@ def put_project_quotas(project: str) -> dict[str, object]:
     return _document(services().limit_project(caller(), _limits()), project)
 
 
-@blueprint.operation("GET /projects/<name:project>/members/<name:user>/quotas", _QUOTAS, errors=[UnknownUser, *_ERRORS])
+@blueprint.operation(
+    "GET /projects/<name:project>/members/<account:user>/quotas", _QUOTAS, errors=[UnknownUser, *_ERRORS]
+)
 def get_member_quotas(project: str, user: str) -> dict[str, object]:
     """Show the limits of a user in a project and their use
 
@@ -80,7 +82,7 @@ def get_member_quotas(project: str, user: str) -> dict[str, object]:
 
 
 @blueprint.operation(
-    "PUT /projects/<name:project>/members/<name:user>/quotas",
+    "PUT /projects/<name:project>/members/<account:user>/quotas",
     _QUOTAS,
     body=_LIMITS,
     errors=[UnknownUser, *_BODY_ERRORS],

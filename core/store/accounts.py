@@ -9,7 +9,7 @@ from typing import cast
 from sqlalchemy import ColumnElement, Connection, Float, and_, bindparam, delete, func, insert, or_, select, update
 
 from common.errors import ProjectClosed
-from core.domain.access.identities import ProjectState
+from core.domain.access.identities import ProjectState, service_name
 from core.store import sign_ins
 from core.store.database_clock import DatabaseClock
 from core.store.recording import note
@@ -189,6 +189,17 @@ def user(c: Connection, name: str) -> UserRow | None:
     return read_row(c.execute(query).first(), UserRow)
 
 
+def account_in(c: Connection, project: str, name: str) -> UserRow | None:
+    """Return who has a name in a project: its service account, or else a user; not that of another project.
+
+    A service account of earlier versions has a short name in its row too.
+    """
+    for stored in dict.fromkeys((service_name(project, name), name)):
+        if (row := user(c, stored)) is not None and row.service in (None, project):
+            return row
+    return None
+
+
 def users_after(c: Connection, after: str, limit: int) -> list[UserRow]:
     """Return users who have not left, by name."""
     query = select(*columns_of(users, UserRow)).where(users.c.name > after, users.c.state == "active")
@@ -242,6 +253,12 @@ def members_of(c: Connection, project: str) -> list[MemberRow]:
     columns = columns_of(members, MemberRow, service=users.c.service)
     query = select(*columns).join(users, users.c.name == members.c.user).where(members.c.member_of == project)
     return read_rows(c.execute(query.order_by(members.c.user)), MemberRow)
+
+
+def names_in(c: Connection, project: str) -> frozenset[str]:
+    """Return the names of the members of a project, and of its service accounts, also of those that have left."""
+    services = c.scalars(select(users.c.name).where(users.c.service == project))
+    return frozenset([*services, *c.scalars(select(members.c.user).where(members.c.member_of == project))])
 
 
 # -- tokens

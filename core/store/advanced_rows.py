@@ -9,7 +9,7 @@ from sqlalchemy import Connection, TextClause, bindparam, insert, select, text, 
 
 from common.errors import NotFound
 from core.domain.access.audit import AuditEntry
-from core.domain.access.identities import NAME
+from core.domain.access.identities import ACCOUNT
 from core.domain.access.scopes import Caller, ReadScope, Scope, work_of
 from core.domain.submissions.stored_documents import decode_document
 from core.store import webhook_events
@@ -47,7 +47,7 @@ class AdvancedRow(StoredRow, frozen=True, gc=False):
 
         A row from before there were accounts has an address in place of a user.
         """
-        user = self.submitted_by if NAME.fullmatch(self.submitted_by) else ""
+        user = self.submitted_by if ACCOUNT.fullmatch(self.submitted_by) else ""
         return AuditEntry(act=act, project=self.project, user=user, subject=f"{table}/{self.id}")
 
     @property

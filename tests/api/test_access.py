@@ -114,7 +114,7 @@ def test_without_a_valid_token_everything_is_401(people: People, credential: str
 
 #: Requests of who is not signed in yet.
 BEGINNINGS = {
-    ("POST", "/v1/users/<name:user>/tokens"),
+    ("POST", "/v1/users/<account:user>/tokens"),
     ("GET", "/v1/sign-in"),
     ("POST", "/v1/sign-in/password"),
     ("POST", "/v1/sign-in/invitation"),
@@ -162,7 +162,29 @@ def test_an_invitation_becomes_a_token_and_a_member_of_a_project(people: People)
     service = {"name": "nightly", "role": "viewer"}
     assert people.ask("operator", "POST", "/v1/projects/red/services", json=service).status_code == 201
     members = people.ask("operator", "GET", "/v1/projects/red/members").json["items"]
-    assert [(member["user"], member["service"]) for member in members] == [("ada", False), ("nightly", True)]
+    assert [(member["user"], member["service"]) for member in members] == [("ada", False), ("red/nightly", True)]
+
+
+@pytest.mark.parametrize("name", ["nightly", "red/nightly", "red%2Fnightly"])
+def test_a_service_account_is_named_in_its_project_with_and_without_it(people: People, name: str) -> None:
+    service = {"name": "nightly", "role": "viewer"}
+    for project in ("red", "blue"):
+        made = people.ask("operator", "POST", f"/v1/projects/{project}/services", json=service)
+        assert (made.status_code, made.json["name"]) == (201, f"{project}/nightly")
+    asked = {"name": "ci", "role": "viewer", "service": name.replace("%2F", "/")}
+    token = people.ask("operator", "POST", "/v1/projects/red/tokens", json=asked).json
+    assert token["user"] == "red/nightly"
+    assert people.ask(token["token"], "GET", "/v1/session").json["user"] == "red/nightly"
+    members = "/v1/projects/red/members"
+    assert people.ask("operator", "PUT", f"{members}/{name}", json={"role": "submitter"}).status_code == 204
+    assert [row["role"] for row in people.ask("operator", "GET", members).json["items"]] == ["submitter"]
+    limits = people.ask("operator", "PUT", f"{members}/{name}/quotas", json={"tasks": 5})
+    assert limits.status_code == 200
+    assert people.ask("operator", "GET", f"{members}/red/nightly/quotas").json == limits.json
+    assert people.ask("operator", "DELETE", f"{members}/{name}").status_code == 204
+    assert people.ask("operator", "DELETE", f"{members}/{name}").status_code == 404
+    assert people.ask("operator", "DELETE", "/v1/users/red/nightly").status_code == 204
+    assert people.ask("operator", "DELETE", "/v1/users/red/nightly").status_code == 404
 
 
 def test_a_submitter_changes_his_own_and_a_maintainer_everybodys(people: People) -> None:

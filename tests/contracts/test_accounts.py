@@ -15,6 +15,7 @@ from core.domain.access.scopes import DEFAULT_PROJECT, Caller
 from core.services.access.accounts import Accounts, NewToken
 from core.services.access.authentication import LIFETIME, UserAuthentication
 from core.services.access.browser_sessions import BrowserSessions
+from core.store import accounts as store
 from core.store.database import Database
 
 OWN = new_credential()
@@ -254,8 +255,7 @@ def test_who_leaves_loses_all_and_a_service_account_goes_on(
 ) -> None:
     accounts.create_project(operator, "red")
     ada = member(accounts, authentication, operator, "ada", red=AccessRole.MAINTAINER).act_in("red")
-    accounts.create_user(ada, "nightly", service="red")
-    accounts.put_member(ada, "nightly", AccessRole.SUBMITTER)
+    accounts.create_service(ada, "nightly", AccessRole.SUBMITTER)
     _, own = accounts.issue(ada, NewToken(name="mine", role=AccessRole.VIEWER))
     _, service = accounts.issue(ada, NewToken(name="ci", role=AccessRole.SUBMITTER), user="nightly")
     accounts.remove_user(operator, "ada")
@@ -319,11 +319,60 @@ def test_a_service_account_is_in_its_project_alone(
     accounts: Accounts, authentication: UserAuthentication, operator: Caller
 ) -> None:
     accounts.create_project(operator, "red")
-    accounts.create_user(operator, "nightly", service="red")
+    accounts.create_service(who(authentication, OWN).act_in("red"), "nightly", AccessRole.VIEWER)
+    for name in ("nightly", "red/nightly"):
+        with pytest.raises(UnknownUser):
+            accounts.put_member(operator, name, AccessRole.VIEWER)
+        with pytest.raises(UnknownUser):
+            accounts.drop_member(operator, name)
+        with pytest.raises(UnknownUser):
+            accounts.issue(operator, NewToken(name="ci", role=AccessRole.VIEWER), user=name)
+
+
+def test_a_name_of_a_service_account_is_taken_by_what_its_own_project_has_alone(
+    accounts: Accounts, authentication: UserAuthentication, operator: Caller
+) -> None:
+    for project in ("red", "blue"):
+        accounts.create_project(operator, project)
+    red, blue = (who(authentication, OWN).act_in(project) for project in ("red", "blue"))
+    member(accounts, authentication, operator, "ada", red=AccessRole.VIEWER)
+    accounts.create_service(red, "nightly", AccessRole.SUBMITTER)
+    for name in ("nightly", "ada"):  # of another project, and of a person whom this one does not know
+        made = accounts.create_service(blue, name, AccessRole.VIEWER)
+        assert (made.name, made.service) == (f"blue/{name}", "blue")
+        with pytest.raises(NameTaken):
+            accounts.create_service(red, name, AccessRole.VIEWER)
+    accounts.drop_member(blue, "nightly")
+    with pytest.raises(NameTaken):  # never used again
+        accounts.create_service(blue, "nightly", AccessRole.VIEWER)
+    assert [row.user for row in accounts.members(blue)] == ["blue/ada"]
+    assert [row.user for row in accounts.members(red)] == ["ada", "red/nightly"]
+
+
+@pytest.mark.parametrize("name", ["quotas", "tokens", "local"])
+def test_no_service_account_has_a_name_that_is_a_part_of_an_address(
+    accounts: Accounts, operator: Caller, name: str
+) -> None:
+    with pytest.raises(NameTaken, match="the platform's"):
+        accounts.create_service(operator, name, AccessRole.VIEWER)
+
+
+def test_a_service_account_of_an_earlier_version_keeps_its_name_and_goes_on(
+    accounts: Accounts, authentication: UserAuthentication, database: Database, operator: Caller
+) -> None:
+    for project in ("red", "blue"):
+        accounts.create_project(operator, project)
+    red, blue = (who(authentication, OWN).act_in(project) for project in ("red", "blue"))
+    values = {"state": "active", "service": "red", "created_by": "operator", "created_at": 1.0}
+    database.write(lambda c: store.add_user(c, "nightly", values))
+    accounts.put_member(red, "nightly", AccessRole.SUBMITTER)
+    _, text = accounts.issue(red, NewToken(name="ci", role=AccessRole.SUBMITTER), user="nightly")
+    assert who(authentication, text).act_in(None).name == "nightly"
+    with pytest.raises(NameTaken):
+        accounts.create_service(red, "nightly", AccessRole.VIEWER)
     with pytest.raises(UnknownUser):
-        accounts.put_member(operator, "nightly", AccessRole.VIEWER)
-    with pytest.raises(UnknownUser):
-        accounts.issue(operator, NewToken(name="ci", role=AccessRole.VIEWER), user="nightly")
+        accounts.put_member(blue, "nightly", AccessRole.VIEWER)
+    assert accounts.create_service(blue, "nightly", AccessRole.VIEWER).name == "blue/nightly"
 
 
 def test_no_token_is_in_the_database(accounts: Accounts, database: Database, operator: Caller) -> None:

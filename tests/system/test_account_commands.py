@@ -151,14 +151,14 @@ def test_accounts_are_printed_in_every_format(operator: Person, maintainer: Pers
 def test_a_token_of_a_service_account_works_with_its_limits_until_it_is_revoked(
     maintainer: Person, platform: PlatformProcess, tmp_path: Path
 ) -> None:
-    assert maintainer.does("services create nightly submitter -o name") == "nightly\n"
+    assert maintainer.does("services create nightly submitter -o name") == "red/nightly\n"
     words = "tokens create gate --role submitter --verb read --verb upload --expires 90d --service nightly"
     created = maintainer.run(*words.split(), "-o", "json")
     made = json.loads(created.stdout)
-    assert (made["user"], made["verbs"], made["project"]) == ("nightly", ["read", "upload"], "red")
+    assert (made["user"], made["verbs"], made["project"]) == ("red/nightly", ["read", "upload"], "red")
     ci, environ = Person(tmp_path / "ci"), {"WINDTUNNEL_URL": platform.url, "WINDTUNNEL_TOKEN": made["token"]}
     who = json.loads(ci.does("whoami -o json", **environ))
-    assert (who["user"], who["verbs"]) == ("nightly", ["read", "upload"])
+    assert (who["user"], who["verbs"]) == ("red/nightly", ["read", "upload"])
     assert who["token"] == {"id": made["id"], "project": "red"}
     assert f"that of WINDTUNNEL_TOKEN ({made['id']})" in ci.does("whoami", **environ)
     assert "You may not submit here" in ci.fails("run zero noop", **environ)
@@ -322,7 +322,7 @@ def test_who_did_what_is_shown_and_looked_for(operator: Person, maintainer: Pers
     assert "models delete" not in maintainer.does("audit") and "create_service" in maintainer.does("audit")
     [entry] = json.loads(maintainer.does("audit create_service audited --since 1h --outcome done -o json"))
     assert (entry["project"], entry["act"], entry["outsider"]) == ("red", "create_service", False)
-    assert entry["affected"] == ["users/audited"]
+    assert entry["affected"] == ["users/red/audited"]
     assert len(json.loads(operator.does("audit --all -o json --project red"))) > len(
         json.loads(operator.does("audit -n 1 -o json --project red"))
     )

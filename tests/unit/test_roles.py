@@ -17,8 +17,8 @@ OPEN = {
     # what is asked for decides, and the service that is asked
     "/v1/projects/<name:project>/tokens",
     "/v1/projects/<name:project>/tokens/<id:token>",
-    "/v1/users/<name:user>/tokens",
-    "/v1/users/<name:user>/tokens/<id:token>",
+    "/v1/users/<account:user>/tokens",
+    "/v1/users/<account:user>/tokens/<id:token>",
     "/v1/audit",
     # who is not signed in yet, and each user's own ways
     "/v1/sign-in",

@@ -43,7 +43,7 @@ def revoke() -> FormAnswer:
 
 def path_here(*segments: str) -> str:
     """Return a path of the API below the tokens of who is signed in."""
-    return path_of("users", signed_in().user or "", "tokens", *segments)
+    return path_of("users", *(signed_in().user or "").split("/"), "tokens", *segments)
 
 
 def page(form: str = "", problem: Mapping[str, object] | None = None, made: Mapping[str, object] | None = None) -> str:

@@ -67,7 +67,9 @@ def invite() -> tuple[str, int]:
 def remove() -> FormAnswer:
     """Let a user leave."""
     return answer_form(
-        lambda: api().delete(path_of("users", account_fields().user)), partial(page, "users"), "platform.show"
+        lambda: api().delete(path_of("users", *account_fields().user.split("/"))),
+        partial(page, "users"),
+        "platform.show",
     )
 
 

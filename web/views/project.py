@@ -40,7 +40,7 @@ def show() -> str:
 @blueprint.post("/members")
 def put_member() -> FormAnswer:
     """Give a user a role: a new member, or another role of one."""
-    path = path_here("members", account_fields().user)
+    path = path_here("members", *account_fields().user.split("/"))
     return answer_form(
         lambda: api().put(path, {"role": account_fields().role}), partial(page, "member"), "project.show"
     )
@@ -50,7 +50,9 @@ def put_member() -> FormAnswer:
 def remove_member() -> FormAnswer:
     """End a membership."""
     return answer_form(
-        lambda: api().delete(path_here("members", account_fields().user)), partial(page, "members"), "project.show"
+        lambda: api().delete(path_here("members", *account_fields().user.split("/"))),
+        partial(page, "members"),
+        "project.show",
     )
 
 

@@ -113,7 +113,7 @@ def _set(path: str, fields: QuotaFields) -> None:
 
 def path_here(user: str) -> str:
     """Return the path of the limits of the project of the page, or of a member of it."""
-    return path_of("projects", signed_in().project or "", *(("members", user) if user else ()), "quotas")
+    return path_of("projects", signed_in().project or "", *(("members", *user.split("/")) if user else ()), "quotas")
 
 
 def page(user: str, form: str = "", problem: Mapping[str, object] | None = None) -> str:

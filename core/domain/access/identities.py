@@ -16,6 +16,10 @@ from core.domain.access.scopes import IN_CLOSED, LOCAL_CALLER, NOWHERE, Caller, 
 
 #: Names of projects and users: DNS labels (RFC 1123, section 2.1) of at most 40 characters.
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
+#: Names of accounts in records: a user's, or those of a service account's project and its own.
+ACCOUNT = re.compile(rf"(?:{NAME.pattern}/)?{NAME.pattern}")
+#: What service accounts are not called, because it follows the name of a user in addresses.
+UNUSABLE_NAMES = frozenset({"quotas", "tokens"})
 #: User with whom a platform with accounts begins.
 FIRST_OPERATOR = "operator"
 #: Roles that members of a project have; an operator is one of the platform.
@@ -138,6 +142,11 @@ def check_name(name: str, what: str) -> None:
             f"The name of a {what} has up to 40 lower-case letters, digits and dashes, and begins and ends with a"
             " letter or a digit."
         )
+
+
+def service_name(project: str, name: str) -> str:
+    """Return the name in records of a project's service account, which no person and no other project's can have."""
+    return name if "/" in name else f"{project}/{name}"
 
 
 def check_gives(giver: Caller, role: AccessRole, verbs: frozenset[Verb] | None = None) -> None:

@@ -13,9 +13,11 @@ from core.domain.access.identities import (
     FIRST_OPERATOR,
     LEGACY_USER,
     MEMBERS,
+    UNUSABLE_NAMES,
     ProjectState,
     check_gives,
     check_name,
+    service_name,
 )
 from core.domain.access.name_patterns import ALL_NAMES, NamePatterns
 from core.domain.access.roles import AccessRole, Verb
@@ -81,26 +83,20 @@ class Accounts:
 
     # -- users
 
-    def create_user(
-        self, caller: Caller, name: str, *, operator: bool = False, service: str | None = None
-    ) -> tuple[UserRow, str | None]:
-        """Create a user; return him and the text of his invitation, which is not kept.
-
-        ``service``: the project whose service account it is, which has no invitation. Raise Invalid or NameTaken.
-        """
+    def create_user(self, caller: Caller, name: str, *, operator: bool = False) -> tuple[UserRow, str]:
+        """Create a user; return him and the text of his invitation, which is not kept. Raise Invalid, NameTaken."""
         check_name(name, "user")
         if operator:
             check_whole(caller)
             check_gives(caller, AccessRole.OPERATOR)
         if name in RESERVED_NAMES:
             raise NameTaken(f"The name {name!r} is the platform's; choose another one.")
-        invitation = new_credential(INVITATION_PREFIX) if service is None else None
+        invitation = new_credential(INVITATION_PREFIX)
 
         def write(c: Connection) -> UserRow:
             now = self._database.now(c)
-            values: dict[str, object] = {"state": "active", "operator": int(operator), "service": service}
-            if invitation is not None:
-                values |= {"invitation": digest_of(invitation), "invited_until": now + INVITATION_LIFE}
+            values: dict[str, object] = {"state": "active", "operator": int(operator)}
+            values |= {"invitation": digest_of(invitation), "invited_until": now + INVITATION_LIFE}
             if not store.add_user(c, name, values | {"created_by": caller.user, "created_at": now}):
                 raise NameTaken(f"The name {name!r} is that of a user, or was; choose another one.")
             return _user(c, name)
@@ -144,25 +140,47 @@ class Accounts:
         project = caller.scope.owner
 
         def write(c: Connection) -> None:
-            known = _user(c, user)
-            if known.service not in (None, project):
-                raise UnknownUser(f"There is no user {user!r}.")  # the service account of another project
-            store.put_member(c, project, user, role, self._database.now(c))
+            known = store.account_in(c, project, user)
+            if known is None:
+                raise _unknown_user(user)
+            store.put_member(c, project, known.name, role, self._database.now(c))
 
         with self._database.exclusive(BEGINNING):
             self._database.write(write)
 
     def drop_member(self, caller: Caller, user: str) -> None:
         """End a user's membership of the caller's project. Raise UnknownUser."""
-        if not self._database.write(lambda c: store.drop_member(c, caller.scope.owner, user, self._database.now(c))):
-            raise UnknownUser(f"The project {caller.scope.owner} has no member {user[:40]!r}.")
+        project = caller.scope.owner
+
+        def write(c: Connection) -> bool:
+            known = store.account_in(c, project, user)
+            return known is not None and store.drop_member(c, project, known.name, self._database.now(c))
+
+        if not self._database.write(write):
+            raise UnknownUser(f"The project {project} has no member {user[:81]!r}.")
 
     def create_service(self, caller: Caller, name: str, role: AccessRole) -> UserRow:
-        """Create a service account of the caller's project, with a role there. Raise NotPermitted, NameTaken."""
+        """Create a service account of the caller's project, with a role there. Raise Invalid, NotPermitted, NameTaken.
+
+        Taken is what the project's own accounts and members are called: who else there is on the platform is not told.
+        """
+        check_name(name, "service account")
         check_gives(caller, role)
-        row, _ = self.create_user(caller, name, service=caller.scope.owner)
-        self.put_member(caller, name, role)
-        return row
+        if name in RESERVED_NAMES | UNUSABLE_NAMES:
+            raise NameTaken(f"The name {name!r} is the platform's; choose another one.")
+        project = caller.scope.owner
+        stored = service_name(project, name)
+
+        def write(c: Connection) -> UserRow:
+            now = self._database.now(c)
+            values = {"state": "active", "service": project, "created_by": caller.user, "created_at": now}
+            if name in store.names_in(c, project) or not store.add_user(c, stored, values):
+                raise NameTaken(f"The name {name!r} is taken in project {project}, or was; choose another one.")
+            store.put_member(c, project, stored, role, now)
+            return _user(c, stored)
+
+        with self._database.exclusive(BEGINNING):
+            return self._database.write(write)
 
     # -- tokens
 
@@ -186,10 +204,10 @@ class Accounts:
         def owner(c: Connection) -> str:
             if user is None:
                 return caller.user
-            known = store.user(c, user)
+            known = store.account_in(c, project, user)
             if known is None or known.service != project:
-                raise UnknownUser(f"The project {project} has no service account {user[:40]!r}.")
-            return user
+                raise UnknownUser(f"The project {project} has no service account {user[:81]!r}.")
+            return known.name
 
         return self._add(caller, asked, owner, bound_to=project)
 
@@ -350,5 +368,9 @@ def _project(c: Connection, name: str) -> ProjectRow:
 def _user(c: Connection, name: str) -> UserRow:
     row = store.user(c, name)
     if row is None:
-        raise UnknownUser(f"There is no user {name[:40]!r}.")
+        raise _unknown_user(name)
     return row
+
+
+def _unknown_user(name: str) -> UnknownUser:
+    return UnknownUser(f"There is no user {name[:81]!r}.")

@@ -71,8 +71,7 @@ class Quotas:
     def of_user(self, caller: Caller, user: str) -> Sequence[QuotaUse]:
         """Return the limits of a user in the caller's project, and their use. Raise UnknownUser for no member."""
         with self._database.read() as c:
-            _require_member(c, caller, user)
-            return _uses(c, caller.scope, user)
+            return _uses(c, caller.scope, _member(c, caller, user))
 
     def of_caller(self, caller: Caller) -> Sequence[QuotaUse]:
         """Return the limits of the caller itself in its project, and their use; none without accounts."""
@@ -116,8 +115,8 @@ class Quotas:
     def limit_user(self, caller: Caller, user: str, limits: GivenLimits) -> Sequence[QuotaUse]:
         """Replace the limits of a user in the caller's project. Raise UnknownUser for no member."""
         with self._database.read() as c:
-            _require_member(c, caller, user)
-        self._database.write(lambda c: store.set_limits(c, caller.scope.owner, user, limits.quotas, limits.resources))
+            name = _member(c, caller, user)
+        self._database.write(lambda c: store.set_limits(c, caller.scope.owner, name, limits.quotas, limits.resources))
         return self.of_user(caller, user)
 
     def limit_every_project(self, limits: GivenLimits) -> Sequence[QuotaUse]:
@@ -177,6 +176,10 @@ def _worker_limits_in_force(c: Connection) -> Iterator[QuotaShare]:
         yield QuotaShare(owner.project, owner.user, quota, amount // unit, used / unit)
 
 
-def _require_member(c: Connection, caller: Caller, user: str) -> None:
-    if all(member.user != user for member in accounts.members_of(c, caller.scope.owner)):
-        raise UnknownUser(f"There is no member {user[:100]!r} in project {caller.scope.owner}.")
+def _member(c: Connection, caller: Caller, user: str) -> str:
+    """Return the name in records of a member; raise UnknownUser."""
+    project = caller.scope.owner
+    known = accounts.account_in(c, project, user)
+    if known is None or all(member.user != known.name for member in accounts.members_of(c, project)):
+        raise UnknownUser(f"There is no member {user[:100]!r} in project {project}.")
+    return known.name
