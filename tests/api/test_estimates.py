@@ -91,6 +91,27 @@ def test_a_gang_that_a_limit_keeps_from_ever_starting_is_told_so(
     assert estimate(people)["never_starts"] is None, "one executor can start it"
 
 
+@pytest.mark.parametrize(
+    ("executor", "workers", "reason"),
+    [
+        ("bench", 2, None),
+        ("bench", 1, "project red has 0 of 1, it needs 2;"),
+        ("cluster", 7, "project red has 0 of 7, it needs 8;"),
+    ],
+)
+def test_a_gang_waits_for_the_workers_that_its_replicas_take_and_says_so(
+    people: People, executor: str, workers: int, reason: str | None
+) -> None:
+    own(people, "red")
+    limit(people, running_workers=workers)
+    body = {"dataset": "program", "model": "brake", "scenarios": {"range": [0, 1]}, "gang": GANG}
+    body["placement"] = {"executor": executor}
+    made = people.ask("red submitter", "POST", "/v1/simulations", json=body)
+    assert made.status_code == 201, made.json
+    shown = people.ask("red viewer", "GET", f"/v1/simulations/{made.json['id']}").json["reason"]
+    assert (reason in shown) if reason else ("quota" not in (shown or "")), shown
+
+
 def test_what_can_do_with_fewer_workers_gets_those_that_its_limits_allow(people: People) -> None:
     own(people, "red")
     limit(people, resources={"cpu": 6})

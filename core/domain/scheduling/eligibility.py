@@ -35,6 +35,17 @@ class Eligibility:
         """Return the candidates, of a gang those on which all of its replicas fit."""
         return [each for each in self.candidates(placement, gang) if gang is None or each.has_room_for(gang)]
 
+    def least_workers(self, placement: Mapping[str, object], gang: Mapping[str, object] | None) -> int:
+        """Return how many workers a submission has at least, wherever it runs: of a gang, all that its replicas take.
+
+        Replicas may share workers, where the executor lets them.
+        """
+        if gang is None:
+            return 1
+        count = replicas(gang)
+        counts = [each.workers_for(count) for each in permitting(self.with_room(placement, gang), placement, gang)]
+        return min(counts, default=count)
+
     def executors(self, placement: Mapping[str, object], gang: Mapping[str, object] | None) -> frozenset[str] | None:
         """Return the names of the executors that could run a submission; None: all.
 

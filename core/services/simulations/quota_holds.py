@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from common.errors import UnreadableRow
 from core.domain.access.scopes import Scope
-from core.domain.scheduling.launches import replicas
+from core.domain.scheduling.eligibility import Eligibility
 from core.domain.scheduling.states import State
 from core.domain.scheduling.worker_limits import WorkersInUse, WorkOwner
 from core.domain.submissions.submission_spec import spec_of
@@ -14,7 +14,7 @@ from core.store.database import Connection
 from core.store.simulations import SimulationRow
 
 
-def quota_holds(c: Connection, rows: Sequence[SimulationRow]) -> dict[str, str | None]:
+def quota_holds(c: Connection, rows: Sequence[SimulationRow], eligibility: Eligibility) -> dict[str, str | None]:
     """Return why a limit of what runs holds those of these simulations that are queued, by id; None: no limit does."""
     if not (limits := quotas.worker_limits(c)):
         return {}
@@ -28,7 +28,7 @@ def quota_holds(c: Connection, rows: Sequence[SimulationRow]) -> dict[str, str |
             if row.project == project and not row.dry_run:
                 with suppress(UnreadableRow):  # it says so itself
                     spec = spec_of(row.spec)
-                    least = replicas(spec.gang) if spec.gang else 1
+                    least = eligibility.least_workers(spec.placement or {}, spec.gang)
                     owner = WorkOwner(project, row.submitted_by)
                     holds[row.id] = in_use.why_held(owner, least, spec.worker_resources)
     return holds

@@ -222,7 +222,7 @@ class Simulations:
         waiting = {row.id: row.project for row in rows if row.state == State.QUEUED and not row.awaits_model}
         positions = store.positions(c, waiting)
         closed = executors.closed(c) if positions else {}
-        held = quota_holds(c, rows) if positions else {}
+        held = quota_holds(c, rows, self._resolver.eligibility) if positions else {}
         now = self._database.now(c)
         steps = events.preparation_steps(c, [row.id for row in rows if row.state in (State.STAGING, State.LAUNCHING)])
         doings: dict[str, str | None] = {}

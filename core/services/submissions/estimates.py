@@ -151,7 +151,7 @@ class Estimates:
         workers = max(counts) if gang is not None else limits.within(owner, max(counts), each)
         held = None
         if not submission.dry_run:  # which waits for no limit
-            held = WorkersInUse(limits).why_held(owner, min(counts) if gang is not None else 1, each)
+            held = WorkersInUse(limits).why_held(owner, self._resolver.eligibility.least_workers(wanted, gang), each)
         return GrantedWorkers(GrantedResources.of_placement(workers, placement), each, held)
 
     def _basis(self, caller: Caller, resolved: Resolved) -> tuple[BasisKind, TaskCosts | None]:
