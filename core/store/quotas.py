@@ -28,7 +28,7 @@ from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Charge, Quot
 from core.domain.access.scopes import Scope
 from core.domain.scheduling.states import WAITING_STATES
 from core.domain.scheduling.worker_limits import WorkLimits, WorkOwner
-from core.domain.scheduling.worker_resources import CPU
+from core.domain.scheduling.worker_resources import counted_amount
 from core.store import webhook_events
 from core.store.rows import StoredRow, columns_of, read_rows
 from core.store.tables import quota_limits, quota_use, resource_limits
@@ -244,8 +244,8 @@ def worker_limits(c: Connection) -> WorkLimits:
     """Return the limits of what runs, by whose they are; one query, because each pass of the dispatcher reads them."""
     amounts: dict[WorkOwner, dict[str, int]] = {}
     for row in read_rows(c.execute(_WORK_LIMITS), ResourceLimitRow):
-        amount = row.amount * (1000 if row.resource == CPU else 1)
-        amounts.setdefault(WorkOwner(row.limited, row.user), {})[row.resource] = amount
+        counted = counted_amount(row.resource, row.amount)
+        amounts.setdefault(WorkOwner(row.limited, row.user), {})[row.resource] = counted
     return WorkLimits(amounts)
 
 

@@ -1,12 +1,13 @@
 """Worker limits: how many workers fit, by every limit that holds, and which one holds a simulation."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.domain.scheduling.admission import AdmissionQueue, FreeCapacity, QueuedSimulation
 from core.domain.scheduling.launches import Placement
 from core.domain.scheduling.worker_limits import WorkersInUse, WorkLimits, WorkOwner
-from core.domain.scheduling.worker_resources import ONE_WORKER, resources_of_worker
+from core.domain.scheduling.worker_resources import ONE_WORKER, counted_amount, resources_of_worker, shown_amount
 from tests.executor_configs import LOCAL
 
 RED, ADA, BOB = WorkOwner("red", ""), WorkOwner("red", "ada"), WorkOwner("red", "bob")
@@ -64,3 +65,9 @@ def test_who_waits_for_a_device_holds_nobody_back_who_needs_none() -> None:
     queue = AdmissionQueue([gpu, QueuedSimulation("none", 1, 1.0, owner=ADA)])
     in_use = WorkersInUse(WorkLimits({RED: {"nvidia.com/gpu": 0}}))
     assert [id for id, _ in queue.admit([FreeCapacity(LOCAL, 100)], 10.0, in_use=in_use)] == ["none"]
+
+
+@pytest.mark.parametrize(("name", "counted"), [("cpu", 7000), ("memory", 7), ("running_workers", 7), ("x.com/fpga", 7)])
+def test_a_limit_is_shown_as_it_was_given_and_cores_are_counted_in_thousandths(name: str, counted: int) -> None:
+    assert counted_amount(name, 7) == counted
+    assert shown_amount(name, counted) == 7

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Quota
-from core.domain.scheduling.worker_resources import CPU, MEMORY, ONE_WORKER, WorkerResources
+from core.domain.scheduling.worker_resources import CPU, MEMORY, ONE_WORKER, WorkerResources, shown_amount
 
 
 class WorkOwner(NamedTuple):
@@ -138,7 +138,7 @@ class WorkersInUse:
 def _text(name: str, amount: int) -> str:
     """Return an amount for people."""
     if name == CPU:
-        return f"{amount / 1000:,.10g} cores"
+        return f"{shown_amount(name, amount):,.10g} cores"
     if name == MEMORY:
         return f"{amount / 10**9:,.4g} GB"
     return f"{amount:,}"

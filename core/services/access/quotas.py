@@ -10,7 +10,7 @@ from core.domain.access.quota_shares import QuotaShare, fullest
 from core.domain.access.quotas import EVERY_PROJECT, WHOLE_PROJECT, Quota
 from core.domain.access.scopes import PLATFORM, Caller, Scope
 from core.domain.scheduling.worker_limits import WORKERS, WorkersInUse, WorkOwner
-from core.domain.scheduling.worker_resources import CPU
+from core.domain.scheduling.worker_resources import shown_amount
 from core.services.orphan_search import OrphanSearch
 from core.store import accounts, launches
 from core.store import quotas as store
@@ -162,7 +162,7 @@ def _resources_in_use(c: Connection, scope: Scope, user: str) -> dict[str, float
         if user in {WHOLE_PROJECT, by}:
             for name, amount in launch.each.items():
                 used[name] += launch.cpu * amount
-    return {name: amount / 1000 if name == CPU else amount for name, amount in used.items()}
+    return {name: shown_amount(name, amount) for name, amount in used.items()}
 
 
 def _worker_limits_in_force(c: Connection) -> Iterator[QuotaShare]:
@@ -171,9 +171,9 @@ def _worker_limits_in_force(c: Connection) -> Iterator[QuotaShare]:
     live = launches.workers_of(c, PLATFORM) if limits else []
     in_use = WorkersInUse(limits, ((WorkOwner(project, user), each.cpu, each.each) for project, user, each in live))
     for (owner, name, amount), used in in_use.limits_in_use():
-        unit = 1000 if name == CPU else 1
         quota = name if name == WORKERS else f"resources.{name}"
-        yield QuotaShare(owner.project, owner.user, quota, amount // unit, used / unit)
+        limit = int(shown_amount(name, amount))  # which was given in whole numbers
+        yield QuotaShare(owner.project, owner.user, quota, limit, float(shown_amount(name, used)))
 
 
 def _member(c: Connection, caller: Caller, user: str) -> str:

@@ -13,7 +13,7 @@ from core.domain.scheduling.launches import Placement
 from core.domain.scheduling.launches import replicas as replicas_of
 from core.domain.scheduling.permissions import permitting
 from core.domain.scheduling.worker_limits import WorkersInUse, WorkOwner
-from core.domain.scheduling.worker_resources import CPU, WorkerResources, resources_of_worker
+from core.domain.scheduling.worker_resources import WorkerResources, resources_of_worker, shown_amount
 from core.domain.submissions.submission import Submission
 from core.domain.usage.granted_resources import GrantedResources
 from core.domain.usage.usage_sums import Prices, UsedResources
@@ -182,5 +182,5 @@ def _resource_parts(uses: Sequence[ResourceUse], workers: GrantedWorkers) -> lis
     for name in sorted({*known, *workers.each}):
         amount = workers.granted.workers * workers.each.get(name, 0)
         limit, used = (known[name].limit, known[name].used or 0) if name in known else (None, 0)
-        parts.append(AskedResource(name, limit, used, amount / 1000 if name == CPU else amount))
+        parts.append(AskedResource(name, limit, used, shown_amount(name, amount)))
     return parts
