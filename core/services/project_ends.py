@@ -24,15 +24,27 @@ from core.services.retention.bin import Bin
 from core.services.simulations.simulations import Simulations
 from core.services.uploads.models import Models
 from core.services.uploads.uploads import Uploads
-from core.store import accounts, owned_rows, shares
+from core.store import accounts, audit, owned_rows, shares
 from core.store.accounts import ProjectRow
 from core.store.database import Connection, Database
-from core.store.recording import recorded_act
+from core.store.recording import recorded_act, recorded_request
 
 logger = logging.getLogger(__name__)
 
 #: Most rows of a kind that are read at once.
 PAGE = 200
+#: The operation of who deletes a project, whose acts the deletions are.
+DELETION_ACT = "delete_project"
+#: Where each kind of what is deleted is below `/v1`, by its table.
+_SUBJECTS = {
+    "pipelines": "pipelines",
+    "comparisons": "comparisons",
+    "simulations": "simulations",
+    "models": "models",
+    "dataset_versions": "datasets",
+    "uploads": "uploads",
+    "bin_items": "bin",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,20 +138,24 @@ class ProjectEnds:
                 after = ids[-1]
 
     def _remove(self, caller: Caller) -> bool:
-        """Delete what a project has; return whether nothing is left of it."""
-        left = False
+        """Delete what a project has, each with its audit entry; return whether nothing is left of it."""
+        left, project = False, caller.scope.owner
+        with self._database.read() as c:
+            user = audit.newest_user(c, project, DELETION_ACT, f"projects/{project}")
         for table, delete in self._deleted:
             after = ""
             while ids := self._ids(caller, table, after):
                 for id in ids:
+                    entry = AuditEntry(act=DELETION_ACT, project=project, user=user, subject=f"{_SUBJECTS[table]}/{id}")
                     try:
-                        delete(caller, id)
+                        with recorded_request(entry):
+                            delete(caller, id)
                     except NotFound:
                         pass
                     except StoreUnavailable:
                         return False
                     except PlatformError as error:  # in use, or not ended: the next sweep tries again
-                        logger.info("project %s: %s %s stays for now: %s", caller.scope.owner, table, id, error)
+                        logger.info("project %s: %s %s stays for now: %s", project, table, id, error)
                         left = True
                 after = ids[-1]
         return not left

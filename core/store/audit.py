@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, delete, func, or_, select, text, tuple_
+from sqlalchemy import Connection, and_, delete, func, or_, select, text, tuple_
 
 from common.ids import new_id
-from core.domain.access.audit import AuditEntry, AuditFilter
+from core.domain.access.audit import AuditEntry, AuditFilter, AuditOutcome
 from core.domain.access.scopes import Scope
 from core.store.owned import within
 from core.store.rows import StoredRow, columns_of, read_rows
@@ -105,6 +105,14 @@ def page(c: Connection, scope: Scope, asked: AuditFilter, *, after: str | None, 
             return []
         query = query.where(tuple_(audit.c.at, audit.c.id) < (place.at, place.id))
     return read_rows(c.execute(query.order_by(audit.c.at.desc(), audit.c.id.desc()).limit(limit)), AuditRow)
+
+
+def newest_user(c: Connection, project: str, act: str, subject: str) -> str:
+    """Return who has done an act in a project to a subject last; empty: nobody, or it is not known any more."""
+    same = and_(audit.c.project == project, audit.c.act == act, audit.c.subject == subject)
+    done = and_(same, audit.c.outcome == AuditOutcome.DONE.value)
+    query = select(audit.c.user).where(done).order_by(audit.c.at.desc(), audit.c.id.desc()).limit(1)
+    return c.scalar(query) or ""
 
 
 def forget(c: Connection, before: float, limit: int) -> int:

@@ -86,6 +86,16 @@ def recorded_act(act: AuditEntry) -> Iterator[None]:
         CURRENT_RECORDING.reset(token)
 
 
+@contextmanager
+def recorded_request(act: AuditEntry) -> Iterator[None]:
+    """Record the first transaction of this block as an act, and further ones that make or change something else."""
+    token = CURRENT_RECORDING.set(Recording(lambda: act))
+    try:
+        yield
+    finally:
+        CURRENT_RECORDING.reset(token)
+
+
 def note(c: Connection, subject: str) -> None:
     """Name something that this transaction makes or changes, such as ``models/<id>``, for the entry of its request."""
     if (noted := c.info.get(_NOTED_KEY)) is not None:

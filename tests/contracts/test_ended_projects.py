@@ -10,12 +10,14 @@ import pytest
 from sqlalchemy import text
 
 from common.errors import ProjectClosed
+from core.domain.access.audit import AuditEntry, AuditFilter
 from core.domain.access.identities import ProjectState
 from core.domain.access.scopes import LOCAL_CALLER, Scope
 from core.domain.submissions.submission import Submission
 from core.services.project_ends import ProjectEnds
-from core.store import accounts, models
+from core.store import accounts, audit, models
 from core.store.database import Connection, Database
+from core.store.recording import recorded_request
 from tests.api.answers import MODEL
 from tests.contracts.test_dispatcher import DispatcherRig, dispatcher_rig
 
@@ -91,6 +93,27 @@ def test_what_runs_ends_before_its_project_is_removed(rig: DispatcherRig, ends: 
     ends.sweep()
     assert count(rig, "projects WHERE name='red' AND state='removed'") == 1
     assert count(rig, "models WHERE project='blue'") == 1
+
+
+def test_each_deletion_is_in_the_audit_log_once_as_that_of_who_has_deleted_the_project(
+    rig: DispatcherRig, ends: ProjectEnds
+) -> None:
+    asked = AuditEntry(act="delete_project", project="red", user="olga", subject="projects/red")
+    ids = [
+        rig.platform.files.models.add(RED, (MODEL + b"#" * number,), filename="model.py", name=f"of-{number}").id
+        for number in range(3)
+    ]
+    ends.close(RED)
+    with recorded_request(asked):
+        ends.delete(RED)
+    ends.sweep()
+    ends.sweep()
+    with rig.platform.database.read() as c:
+        rows = audit.page(c, Scope("red"), AuditFilter(act="delete_project"), after=None, limit=50)
+    assert {(row.user, row.project, row.outcome) for row in rows} == {("olga", "red", "done")}
+    subjects = [row.subject for row in rows]
+    assert len(subjects) == len(set(subjects)) and {f"models/{id}" for id in ids} < set(subjects)
+    assert "projects/red" in subjects and count(rig, "models WHERE project='red'") == 0
 
 
 def test_a_deletion_goes_on_where_it_was_killed(

@@ -86,6 +86,7 @@ OF_THE_PLATFORM = {
         "webhooks.listeners",
     },
     "a job works on the row": {
+        "audit.newest_user",
         "datasets.at_work",
         "simulations.any_row",
         "simulations.awaits_model",
