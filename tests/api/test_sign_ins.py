@@ -193,6 +193,34 @@ def test_a_code_is_answered_once_and_by_who_is_signed_in_alone(people: People, a
     assert fetch(people, codes)["state"] == "refused"
 
 
+@pytest.mark.parametrize("in_session", [False, True])
+def test_a_token_that_ends_earlier_signs_in_no_program(people: People, ada: FlaskClient, in_session: bool) -> None:
+    made = ada.post("/v1/users/ada/tokens", json={"name": "of an hour", "expires_in": 3600})
+    assert made.status_code == 201, made.json
+    codes = begin_device(people)
+    path = f"/v1/sign-in/devices/{codes['user_code']}"
+    browser = browser_of(people)
+    headers = {"Authorization": f"Bearer {made.json['token']}"}
+    if in_session:  # a page that the token was entered on
+        assert browser.post("/v1/session", headers=headers).status_code == 204
+        headers = {}
+    refused = browser.post(path, json={"approve": True}, headers=headers)
+    assert (refused.status_code, refused.json["type"]) == (403, "/problems/not-permitted")
+    assert fetch(people, codes)["state"] == "waiting"
+    assert browser.post(path, json={"approve": False}, headers=headers).status_code == 204
+
+
+def test_a_token_without_an_end_signs_in_a_program(people: People, ada: FlaskClient) -> None:
+    made = ada.post("/v1/users/ada/tokens", json={"name": "without an end"})
+    lasting = made.json["token"]
+    row = next(one for one in ada.get("/v1/users/ada/tokens").json["items"] if one["name"] == "without an end")
+    codes = begin_device(people)
+    approved = people.ask(
+        lasting, "POST", f"/v1/sign-in/devices/{codes['user_code']}", json={"approve": True}
+    ).status_code
+    assert approved == (204 if row["expires_at"] is None else 403)
+
+
 @pytest.mark.parametrize("code", ["", "BCDFGHJK", "wtd_" + "0" * 46, "x" * 100])
 def test_a_code_that_nobody_was_given_gets_nothing(people: People, code: str) -> None:
     answer = people.ask("", "POST", "/v1/sign-in/devices/tokens", json={"device_code": code})

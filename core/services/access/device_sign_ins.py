@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from common.errors import SignInRefused, UnknownDevice
+from common.errors import NotPermitted, SignInRefused, UnknownDevice
 from common.ids import new_id
 from core.domain.access.credentials import DEVICE_PREFIX, digest_of, is_well_formed, new_credential
 from core.domain.access.scopes import Caller
 from core.services.access.accounts import check_whole
+from core.services.access.browser_sessions import lock_token
 from core.store import accounts
 from core.store import sign_ins as store
 from core.store.database import Connection, Database
@@ -79,8 +80,14 @@ class DeviceSignIns:
         """Approve or refuse a device, which gets a token of the caller's. Raise NotPermitted, UnknownDevice."""
         known = self.waiting_device(caller, code)
         state = DeviceState.APPROVED if approve else DeviceState.REFUSED
-        if not self._database.write(lambda c: store.answer_device(c, known.code, caller.user, state.value)):
-            raise UnknownDevice
+
+        def write(c: Connection) -> None:
+            if approve:
+                _check_lasting(c, caller, self._database.now(c) + DEVICE_TOKEN_LIFE)
+            if not store.answer_device(c, known.code, caller.user, state.value):
+                raise UnknownDevice
+
+        self._database.write(write)
 
     def fetch(self, device_code: str) -> tuple[DeviceState, str, str]:
         """Return the state of a device's sign-in and, once it is approved, the user and his new token, else empty.
@@ -115,6 +122,18 @@ class DeviceSignIns:
         if known is not None and known.state != DeviceState.APPROVED:
             return DeviceState(known.state), "", ""
         return self._database.write(write)
+
+
+def _check_lasting(c: Connection, caller: Caller, until: float) -> None:
+    """Raise NotPermitted for a token that ends before what it would approve, and for a session that it has begun.
+
+    A session of who has signed in himself ends earlier too: that is how people sign in.
+    """
+    token = lock_token(c, caller.credential)
+    if token.session_of != token.id and token.expires_at is not None and token.expires_at < until:
+        raise NotPermitted(
+            "This token ends before that of the program would. Sign in on the page, and approve the code there."
+        )
 
 
 def normal_code(typed: str) -> str:
