@@ -2,14 +2,15 @@
 
 import pytest
 
-from common.errors import ProviderUnavailable
+from common.errors import NotPermitted, ProviderUnavailable
 from core.domain.access.cluster_accounts import ClusterAccount, parse
 from core.domain.access.identities import ProjectState, UserIdentity
 from core.domain.access.roles import VERBS, AccessRole
 from core.domain.access.scopes import OPERATION
-from core.services.access.accounts import Accounts
+from core.services.access.accounts import Accounts, NewToken
 from core.services.access.authentication import LIFETIME, UserAuthentication
 from core.services.access.cluster_tokens import LONGEST_TOKEN, ClusterTokens
+from core.services.access.device_sign_ins import DeviceSignIns
 from core.store import accounts as store
 from core.store.database import Database
 
@@ -55,7 +56,7 @@ def authentication(database: Database, server: ApiServer, times: Times) -> UserA
     accounts = Accounts(database)
     accounts.begin("a token of the operator's own")
     accounts.create_project(OPERATION, "red")
-    grants = parse(["team-a=red:submitter", "team-a/ci=gone:maintainer"])
+    grants = parse(["team-a=red:submitter", "team-a/ci=gone:maintainer", "leads=red:maintainer"])
     return UserAuthentication(database, cluster=ClusterTokens(database, server, grants), clock=times)
 
 
@@ -128,3 +129,25 @@ def test_a_token_is_asked_about_once_a_second(
 
 def test_a_cookie_is_no_token_of_a_cluster(authentication: UserAuthentication, server: ApiServer) -> None:
     assert authentication.identify(TOKEN.encode(), "192.0.2.1", session=True) is None and server.asked == []
+
+
+def test_an_account_makes_nothing_that_outlives_its_token(
+    authentication: UserAuthentication, server: ApiServer, database: Database
+) -> None:
+    server.accounts[TOKEN] = ClusterAccount("leads", "ci")
+    identity = who(authentication)
+    assert identity is not None
+    caller = identity.act_in("red")
+    assert caller.verbs == VERBS[AccessRole.MAINTAINER]
+    accounts, devices = Accounts(database), DeviceSignIns(database)
+    accounts.create_service(caller, "nightly", AccessRole.SUBMITTER)
+    asked = NewToken(name="lasting", role=AccessRole.VIEWER)
+    for user in (None, "nightly"):
+        with pytest.raises(NotPermitted, match="outlive its pod"):
+            accounts.issue(caller, asked, user=user)
+    with pytest.raises(NotPermitted):
+        accounts.issue_personal(caller, caller.user, asked)
+    codes = devices.begin("a program", "192.0.2.1")
+    with pytest.raises(NotPermitted):
+        devices.answer(caller, codes.user_code, approve=True)
+    assert accounts.tokens(caller) == []

@@ -73,4 +73,6 @@ def identity_of(
             memberships[grant.project] = ProjectMembership(role, projects[grant.project])
     if not memberships:
         return None
-    return UserIdentity(account.user, memberships=memberships, grant=Grant(), by=CLUSTER_ACCOUNT)
+    # Limited, without a loss: it has no ways to sign in, and no tokens of its own.
+    limits = Grant(role=AccessRole.MAINTAINER)
+    return UserIdentity(account.user, memberships=memberships, grant=limits, by=CLUSTER_ACCOUNT)

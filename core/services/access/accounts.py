@@ -193,6 +193,8 @@ class Accounts:
         if asked.role not in MEMBERS:
             raise Invalid(f"The role of a token of a project is {', '.join(MEMBERS)}.")
         check_gives(caller, AccessRole(asked.role), None if asked.verbs is None else frozenset(asked.verbs))
+        if caller.limited and not caller.credential:  # it has no row, so that what it makes would not end with it
+            raise NotPermitted("A service account of a cluster makes no tokens: they would outlive its pod.")
         if caller.patterns:
             raise NotPermitted("This token is limited to some models or datasets: it makes no other. Use another one.")
         if (
