@@ -196,12 +196,42 @@ def test_a_simulation_goes_on_whose_model_its_owner_deletes(
     ended = get(people, f"/v1/simulations/{run['id']}").json
     assert ended["state"] == "succeeded" and ended["model"]["name"] == "red/brake"
     archive = get(people, f"/v1/simulations/{run['id']}/archive")
-    assert archive.status_code == 200 and MODEL in archive.data
+    assert archive.status_code == 200 and MODEL not in archive.data, "it is not shared any more"
     assert people.ask("blue submitter", "DELETE", f"/v1/simulations/{run['id']}").status_code == 204
     platform.jobs.deletion.remove(run["id"])
     assert platform.files.models.remove_orphans() == 1, "nothing refers to the bytes any more"
     with pytest.raises(NotFound):
         platform.store.size("models/" + run["model"]["digest"].removeprefix("sha256:"))
+
+
+def test_an_archive_has_a_shared_model_while_that_is_shared(
+    people: People, platform: Platform, worker: LeasingWorker
+) -> None:
+    put(people, "red submitter", "brake")
+    share(people, "models/brake")
+    run = people.ask("blue submitter", "POST", "/v1/simulations", json={"dataset": "noop", "model": "red/brake"}).json
+    worker.finish_unseen(worker.launch(run["id"]))
+    platform.jobs.finalization.collect(run["id"])
+    path = f"/v1/simulations/{run['id']}/archive"
+    shared = get(people, path)
+    assert shared.status_code == 200 and MODEL in shared.data
+    unshare(people, "models/brake")
+    after = get(people, path)
+    assert after.status_code == 200 and MODEL not in after.data and after.headers["ETag"] != shared.headers["ETag"]
+    assert int(after.headers["Content-Length"]) == len(after.data)
+    assert after.data == get(people, f"{path}?model=false").data
+    put(people, "blue submitter", "mine")
+    assert get(people, path).data == shared.data, "the same content is its own now"
+
+
+def test_an_archive_has_ones_own_model_after_its_name_was_deleted(
+    people: People, platform: Platform, worker: LeasingWorker
+) -> None:
+    id = own(people, "red")["simulation"]
+    worker.finish_unseen(worker.launch(id))
+    platform.jobs.finalization.collect(id)
+    assert people.ask("red submitter", "DELETE", "/v1/models/brake").status_code == 204
+    assert MODEL in get(people, f"/v1/simulations/{id}/archive", "red viewer").data
 
 
 def test_a_run_with_a_shared_model_is_retried_while_that_is_shared(
@@ -301,6 +331,9 @@ def test_a_shared_simulation_is_read_with_all_that_it_has_and_not_changed(
     assert sum(answer.status_code == 200 for answer in owners.values()) >= 7, {p: a.status for p, a in owners.items()}
     assert {get(people, path).status_code for path in paths} == {404}
     share(people, f"simulations/{id}")
+    archive = f"/v1/simulations/{id}/archive"
+    assert MODEL in owners[archive].data
+    owners[archive] = get(people, f"{archive}?model=false", "red viewer")  # the model is not shared with it
     for path, answer in owners.items():
         seen = get(people, path)
         assert (seen.status_code, seen.data) == (answer.status_code, answer.data), path

@@ -42,7 +42,8 @@ results.ndjson    One JSON object per task, in the order of the tasks: status, s
                   swept parameters), metrics, error, artifacts, timing.
 artifacts/T/NAME  Files of task T, if the submission recorded any (`record`).
 logs.txt          Output of the model and the simulator, as it came: `process | line`.
-model/FILE        The model, unless the archive was requested with `?model=false`.
+model/FILE        The model, unless the archive was requested with `?model=false`, or the model is another project's
+                  and is not shared with yours.
 lock.txt          The Python packages of the model with versions and hashes, if it declares dependencies: a requirements
                   file (`uv pip install --require-hashes -r lock.txt`).
 

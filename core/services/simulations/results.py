@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from common.downloads import Download
 from common.errors import Gone, NotFinished, NotFound, UnknownArtifact, UnreadableRow
+from core.domain.access.references import split_reference
 from core.domain.access.scopes import Caller
 from core.domain.access.shared_kinds import SharedKind
 from core.domain.results import archive as zip
@@ -24,8 +25,8 @@ from core.services.event_streams import EventLog
 from core.services.simulations.archive_extras import ArchiveDescription, ArchiveExtra, ArchiveExtras
 from core.services.simulations.inheritance import Inheritance, inherit
 from core.services.uploads.shipped_models import shipped
+from core.store import models, simulations
 from core.store import results as store
-from core.store import simulations
 from core.store.database import Connection, Database
 from core.store.leases import Segment
 from datasets.objectstore.base import ObjectStore
@@ -271,13 +272,14 @@ class Results:
     # -- archive
 
     def archive(self, caller: Caller, id: str, *, model: bool = True) -> Download:
-        """Return a zip of all results, with the model unless told otherwise.
+        """Return a zip of all results, with the model unless told otherwise, if the caller may read that.
 
         Its length and ETag are known in advance, and any range can be requested. Raise NotPermitted if the caller's
         token is for other models.
         """
         with self._database.read() as c:
             row = simulations.find(c, caller.reading, id)
+            readable = model and _reads_model(c, caller, row)
         if model and row.model and row.model not in shipped():
             caller.patterns.require(SharedKind.MODELS, row.model)
         if State(row.state) not in FINAL or row.summary is None:
@@ -287,7 +289,7 @@ class Results:
             raise UnreadableRow("The simulation has no archive: it ended because its row cannot be read.")
         archive = msgspec.convert(summary["archive"], ArchiveDescription)
         documents = self._documents(row, summary)
-        readme, following = self._extras.members(archive.extras, model=model)
+        readme, following = self._extras.members(archive.extras, model=readable)
         extras = [readme, *following]
 
         def members() -> Iterator[zip.ArchiveMember]:
@@ -372,6 +374,18 @@ class Results:
         archive = ArchiveDescription(bytes=size, crc32=crc32, size=0, extras=extras)
         documents = self._documents(row, summary)
         return replace(archive, size=zip.measure(self.members(caller, row.id, archive, documents)))
+
+
+def _reads_model(c: Connection, caller: Caller, row: simulations.SimulationRow) -> bool:
+    """Return whether the model of a simulation is one's own or the platform's, or is shared with the caller now.
+
+    One's own is in the archive also after its name was deleted, as long as the simulation has its bytes.
+    """
+    project = caller.scope.project
+    if project is None or row.model in shipped() or (split_reference(row.model)[0] or row.project) == project:
+        return True
+    digest = provenance_of(row.provenance).model.digest
+    return digest is not None and models.find(c, caller.reading, digest) is not None
 
 
 def _reader(raw: bytes) -> Callable[[int, int], Iterator[bytes]]:
