@@ -1,5 +1,7 @@
 """What a project is told while another has things of the same and of similar names: nothing of them, and no number."""
 
+import json
+
 import pytest
 
 from core.services.platform import Platform
@@ -112,3 +114,75 @@ def test_the_quota_of_a_project_does_not_change_while_another_stores_its_content
     assert people.ask("blue submitter", "POST", f"/v1/simulations/{id}/cancel").status_code in (200, 202)
     assert people.ask("blue submitter", "DELETE", "/v1/models/brake").status_code == 204
     assert people.ask("red viewer", "GET", "/v1/projects/red/quotas").data == before
+
+
+@pytest.mark.parametrize(
+    ("header", "query", "status"),
+    [
+        ("blue", "project=red", 400),
+        ("red", "project=blue", 400),
+        (None, "project=blue&project=red", 400),
+        (None, "project=blue&%70roject=red", 400),
+        (None, "%70roject=red", 404),
+        (None, "project=blue;project=red", 404),
+        ("Blue", "", 404),
+        ("blue%00", "", 404),
+        ("blue.", "", 404),
+        ("", "", 404),
+        ("red", "", 404),
+        ("blue", "project=blue", 200),
+    ],
+)
+def test_a_request_that_names_another_project_in_any_way_is_not_in_it(
+    people: People, header: str | None, query: str, status: int
+) -> None:
+    put(people, "red submitter", "brake")
+    headers = {} if header is None else {"Windtunnel-Project": header}
+    answer = people.ask("blue submitter", "GET", f"/v1/models?{query}", headers=headers)
+    assert answer.status_code == status and "brake" not in answer.text, answer.text
+
+
+def test_an_idempotency_key_of_another_project_repeats_nothing(people: People) -> None:
+    key, body = {"Idempotency-Key": "one"}, {"dataset": "noop", "model": "zero"}
+    made = {
+        project: people.ask(f"{project} submitter", "POST", "/v1/simulations", json=body, headers=key)
+        for project in ("red", "blue")
+    }
+    assert {answer.status_code for answer in made.values()} == {201}
+    assert made["red"].json["id"] != made["blue"].json["id"]
+    again = people.ask("red submitter", "POST", "/v1/simulations", json=body, headers=key)
+    assert again.json["id"] == made["red"].json["id"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/simulations/retry", {"ids": ["ID"]}),
+        ("POST", "/v1/simulations/cancel", {"ids": ["ID"]}),
+        ("GET", "/v1/simulations?comparison=ID", None),
+        ("GET", "/v1/simulations?model=ID", None),
+        ("POST", "/v1/bin/ID/restore", None),
+        ("POST", "/v1/simulations/ID/tasks/0/connections", {"port": 1}),
+        ("PUT", "/v1/simulations/ID/shares/green", None),
+        ("POST", "/v1/estimates", {"dataset": "noop", "model": "ID"}),
+        ("PUT", "/v1/models/ID/shares/green", None),
+        ("OPTIONS", "/v1/simulations/ID", None),
+        ("TRACE", "/v1/simulations/ID", None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["simulation", "model"])
+def test_bulk_requests_filters_and_odd_methods_answer_alike_of_what_is_anothers_and_of_nothing(
+    people: People, method: str, path: str, body: dict[str, object] | None, kind: str
+) -> None:
+    nobodys = "01jz8w0k5qv3r1m9c2t7x4b6ne"
+    ids = {
+        "simulation": lambda: submit(people, "red submitter"),
+        "model": lambda: str(people.ask("red submitter", "GET", "/v1/models/brake").json["id"]),
+    }
+    put(people, "red submitter", "brake")
+    answers = []
+    for id in (ids[kind](), nobodys):
+        options = {} if body is None else {"json": json.loads(json.dumps(body).replace("ID", id))}
+        answer = people.ask("blue maintainer", method, path.replace("ID", id), **options)
+        answers.append((answer.status, answer.text.replace(id, "ID")))
+    assert answers[0] == answers[1]
