@@ -249,6 +249,8 @@ def test_every_read_of_a_shared_simulation_is_answered_as_for_its_owner(people: 
             if "/files" in rule.rule or "/looks" in rule.rule:
                 continue  # looks into tasks that run are for its own project
             path, options = request_to("GET", rule.rule, {"simulation": simulation})
+            if rule.rule.endswith("/archive"):
+                path += "?model=false"  # the model is not shared with it
             answers = [told(people.ask(f"{project} viewer", "GET", path, **options), {}) for project in ("red", "blue")]
             asked += 1
             wrong += [(path, answers)] if answers[0] != answers[1] else []
