@@ -6,14 +6,24 @@ from tests.mirror_answers import ASSERTIONS, MirrorException
 
 EXCEPTIONS: Sequence[MirrorException] = [
     MirrorException(
-        r"tests/api/test_(audit|project_ends)\.py",
-        r"^GET /v1/(audit|projects)\?.* by an operator, of all projects$",
+        r"tests/api/test_(audit|project_ends|project_quotas)\.py",
+        r"^GET /v1/(audit|projects|quotas/fullest)\?.* by an operator, of all projects$",
         "An operator who names no project reads what is done in all of them, and which there are.",
     ),
     MirrorException(
         r"tests/api/test_audit\.py",
         ASSERTIONS,
         "It counts entries as an operator who reads those of all projects.",
+    ),
+    MirrorException(
+        r"::test_(an_operator_sees_who_is_nearest|workers_that_run_count_among_the_fullest)",
+        ASSERTIONS,
+        "It lists as an operator who is nearest to a limit, in all projects.",
+    ),
+    MirrorException(
+        r"tests/api/test_executors\.py",
+        r"^GET /v1/queue\?",
+        "Who may operate the platform reads what waits in all of its projects.",
     ),
     MirrorException(
         r"::test_a_compressed_pickle_of_an_estimator_is_of_the_format_of_estimators$",
