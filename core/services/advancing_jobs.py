@@ -13,6 +13,7 @@ from typing import Generic
 from common.backoff import RetryPolicy
 from common.errors import Conflict, QuotaExceeded, StoreUnavailable, UnreadableRow
 from core.domain.access.scopes import PLATFORM
+from core.services.access.submitters import SubmitterAway
 from core.services.claims import Action, ClaimedJob, OnError
 from core.store.advanced_rows import AdvancedRows, R
 from core.store.claims import HeldClaim
@@ -20,9 +21,12 @@ from core.store.database import Database
 
 logger = logging.getLogger(__name__)
 
+#: What may pass without anybody's mistake.
+_PASSING_ERRORS = (QuotaExceeded, StoreUnavailable, SubmitterAway)
 _OUTCOMES = (
     OnError((StoreUnavailable,), Action.WAIT, "waits: {error}"),
     OnError((QuotaExceeded,), Action.WAIT, "waits for its quota: {error}"),
+    OnError((SubmitterAway,), Action.WAIT, "waits: {error}"),
     # A mistake of this platform: the row goes on once it is mended.
     OnError((Exception,), Action.WAIT, "cannot go on: an internal error, which the log of jobs has"),
 )
@@ -77,7 +81,7 @@ class AdvancingJob(Generic[R]):
                 before = self.rows.find(c, PLATFORM, id).failures
             failure = self.claimed.failure_of(error, failures=before)
             wait, failures, reason = failure.pause, before + 1, failure.reason
-            log = logger.warning if isinstance(error, QuotaExceeded | StoreUnavailable) else logger.exception
+            log = logger.warning if isinstance(error, _PASSING_ERRORS) else logger.exception
             log("%s %s goes on in %.0f s: %s", what, id, wait, error)
         database.write(
             lambda c: self.rows.pause(c, claim, database.now(c), wait=wait, failures=failures, reason=reason)

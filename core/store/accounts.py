@@ -10,6 +10,8 @@ from sqlalchemy import ColumnElement, Connection, Float, and_, bindparam, delete
 
 from common.errors import ProjectClosed
 from core.domain.access.identities import ProjectState, service_name
+from core.domain.access.roles import AccessRole
+from core.domain.access.submitters import SubmitterRight, submitter_right
 from core.store import sign_ins
 from core.store.database_clock import DatabaseClock
 from core.store.recording import note
@@ -259,6 +261,22 @@ def names_in(c: Connection, project: str) -> frozenset[str]:
     """Return the names of the members of a project, and of its service accounts, also of those that have left."""
     services = c.scalars(select(users.c.name).where(users.c.service == project))
     return frozenset([*services, *c.scalars(select(members.c.user).where(members.c.member_of == project))])
+
+
+def right_to_submit(c: Connection, project: str, user: str) -> SubmitterRight:
+    """Return whether something new may be submitted in a project in a user's name; who has no row may."""
+    joined = and_(members.c.user == users.c.name, members.c.member_of == project)
+    query = select(users.c.state, users.c.operator, users.c.away_since, members.c.role)
+    row = c.execute(query.join(members, joined, isouter=True).where(users.c.name == user)).first()
+    if row is None:
+        return SubmitterRight.MAY
+    state, operator, away_since, role = row
+    return submitter_right(
+        active=state == "active",
+        operator=bool(operator),
+        role=None if role is None else AccessRole(role),
+        away=away_since is not None,
+    )
 
 
 # -- tokens

@@ -110,6 +110,10 @@ class AdvancedRows(Generic[R]):
         if ended is not None:
             webhook_events.advanced_end(c, self.table, str(project), id, str(state), now)
 
+    def hand_over(self, c: Connection, id: str, user: str) -> None:
+        """Let a row go on in the name of another user."""
+        c.execute(update(self.table).where(self.table.c.id == id).values(submitted_by=user))
+
     def say(self, c: Connection, id: str, type: str, body: Mapping[str, object], now: float) -> None:
         """Insert an event; the row numbers it in the same transaction, so that events appear in order."""
         seq = c.scalar(self._next_event, {"i": id})

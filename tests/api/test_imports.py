@@ -1,16 +1,21 @@
 """Imports of models over HTTP: requests, answers, refusals, and simulations that name a model by reference."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from io import BytesIO
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from core.domain.access.scopes import LOCAL_CALLER, Caller
+from core.domain.submissions.submission import Submission
 from core.notifications.local_notifier import LocalNotifier
 from core.services.due_jobs import DueJobs
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
+from core.store import accounts, sign_ins
+from core.store.database import Connection
 from datasets.model_origins.config import AllowedAddress, OriginConfig
 from datasets.objectstore import open_store
 from server import composition as root
@@ -127,3 +132,46 @@ def test_a_reference_that_may_not_be_read_is_a_problem_with_the_next_step(
 def test_an_unknown_import_and_unknown_members_are_refused(client: FlaskClient, files: WebFiles) -> None:
     problem(client.get("/v1/imports/01m859y0v8e429d0m79kbgvtgs"), 404, "unknown-import")
     problem(client.post("/v1/imports", json={"model_reference": files.origin, "token": "x"}), 422, "invalid")
+
+
+def add_submitter(platform: Platform, name: str) -> Caller:
+    def write(c: Connection) -> None:
+        assert accounts.add_user(c, name, {"state": "active", "created_by": "operator", "created_at": 1.0})
+        accounts.put_member(c, "default", name, "submitter", 1.0)
+
+    platform.database.write(write)
+    return replace(LOCAL_CALLER, user=name)
+
+
+def test_an_import_makes_no_model_for_who_has_left(platform: Platform, files: WebFiles) -> None:
+    imports, ada = platform.submissions.model_imports, add_submitter(platform, "ada")
+    id = imports.request(ada, f"{files.origin}/policy.py")["id"]
+    platform.database.write(lambda c: accounts.leave(c, "ada", 2.0))
+    fetch_due(platform)
+    ended = imports.get(LOCAL_CALLER, str(id))
+    assert ended["state"] == "failed" and "ada may not submit in default any more" in str(ended["reason"])
+    assert files.requests == []
+
+
+def test_an_import_waits_for_who_is_away(platform: Platform, files: WebFiles) -> None:
+    imports, ada = platform.submissions.model_imports, add_submitter(platform, "ada")
+    id = str(imports.request(ada, f"{files.origin}/policy.py")["id"])
+    platform.database.write(lambda c: sign_ins.set_away(c, "ada", 2.0))
+    fetch_due(platform)
+    waiting = imports.get(LOCAL_CALLER, id)
+    assert waiting["state"] == "fetching" and "identity provider of ada" in str(waiting["reason"])
+    platform.database.write(lambda c: sign_ins.set_away(c, "ada", None))
+    platform.database.write(lambda c: c.exec_driver_sql("UPDATE model_imports SET not_before=0"))
+    fetch_due(platform)
+    assert imports.get(LOCAL_CALLER, id)["state"] == "ready"
+
+
+def test_a_model_that_an_accepted_simulation_waits_for_is_fetched_though_its_user_has_left(
+    platform: Platform, files: WebFiles
+) -> None:
+    ada = add_submitter(platform, "ada")
+    submission = Submission(dataset="noop", model_reference=f"{files.origin}/policy.py")
+    simulation = platform.submissions.simulations.submit(ada, submission)[0].id
+    platform.database.write(lambda c: accounts.leave(c, "ada", 2.0))
+    fetch_due(platform)
+    assert platform.submissions.simulations.get(LOCAL_CALLER, simulation).runtime.name == "python"

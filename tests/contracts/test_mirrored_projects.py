@@ -28,7 +28,7 @@ WHOLE: Mapping[str, str] = {
     """,
     "whole 2": "audit leaderboards model_tags project_quotas project_usage shares",
     "whole 3": "access allow_lists answers artifacts binned_things bundles byte_ranges catalogue",
-    "whole 4": "results run_logging sensitivities session",
+    "whole 4": "departed_submitters results run_logging sensitivities session",
     "whole 5": "bulk comparison_lists compat executors foreign_things problems",
 }
 #: Files to be compared next, in parts that have not run as one test yet.

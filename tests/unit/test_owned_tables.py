@@ -28,6 +28,7 @@ OF_THE_PLATFORM = {
         "webhooks.add",
     },
     "the row, or its claim, was found in a scope before": {
+        "advanced_rows.AdvancedRows.hand_over",
         "advanced_rows.AdvancedRows.move",
         "advanced_rows.AdvancedRows.pause",
         "advanced_rows.AdvancedRows.say",

@@ -31,6 +31,7 @@ from core.domain.submissions.provenance import Provenance, provenance_of
 from core.domain.submissions.records import ModelRef
 from core.domain.submissions.stored_documents import decode_document
 from core.notifications.notifier import Notifier
+from core.services.access.submitters import require_submitter
 from core.services.advancing_jobs import AdvancingJob
 from core.services.analysis.paired_results import read_pairs
 from core.services.datasets.catalogue import played
@@ -133,6 +134,8 @@ class ComparisonBatches:
         document = {"spec": json.loads(model.spec), "provenance": json.loads(model.provenance)}
         submission = replace(resubmission(document), scenarios={"tasks": comparison.scenarios_of[batch]})
         try:
+            with self._database.read() as c:
+                require_submitter(c, comparison.row.project, comparison.row.submitted_by)
             with recorded_act(comparison.row.act(CREATE_ACT, "comparisons")):
                 id, _ = self._simulations.accept(
                     comparison.row.caller,

@@ -32,6 +32,7 @@ from core.domain.submissions.stored_documents import decode_document
 from core.domain.submissions.submission import MEMBERS, Submission
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
+from core.services.access.submitters import take_over
 from core.services.comparisons.comparison_documents import comparison_document
 from core.services.datasets.catalogue import pinned, played
 from core.services.datasets.datasets import Datasets
@@ -179,6 +180,7 @@ class Comparisons:
             for number, (submission, resolved) in enumerate(joining):
                 _add_model(c, caller, id, count + number, submission, resolved, now)
                 COMPARISONS.say(c, id, "joined", {"model": resolved.provenance.model.name}, now)
+            take_over(c, COMPARISONS, row, caller)
             if state != ComparisonState.RUNNING:
                 COMPARISONS.move(c, id, ComparisonState.RUNNING, now, reason=None)
 
@@ -250,6 +252,7 @@ class Comparisons:
             stopped = (ComparisonState.FAILED, ComparisonState.CANCELLED)
             if not (moved := _move_models(c, caller, id, stopped, ComparisonState.RUNNING, now)):
                 raise IllegalTransition("No model of the comparison has failed or was cancelled.", state=row.state)
+            take_over(c, COMPARISONS, row, caller)
             again = {(ordinal, model.batch) for model in moved for ordinal in (model.ordinal, row.reference)}
             for play in store.simulations_of(c, [id]):
                 if (play.ordinal, play.batch) in again and not _complete(c, play):

@@ -30,6 +30,7 @@ from core.domain.scheduling.states import FINAL, State
 from core.domain.submissions.declared_outputs import failures_of, made_outputs
 from core.domain.submissions.submission import Submission
 from core.notifications.notifier import Notifier
+from core.services.access.submitters import require_submitter
 from core.services.advancing_jobs import AdvancingJob
 from core.services.comparisons.comparisons import Comparisons
 from core.services.pipelines.step_resolution import OutputPending, ResolvedStep, StepResolution
@@ -192,6 +193,8 @@ class PipelineSteps:
             begun = {"run_id": run, "digest": resolved.digest, "started_at": now}
             store.change_step(c, step, now, state=StepState.RUNNING.value, reason=None, **begun)
 
+        with self._database.read() as c:
+            require_submitter(c, row.project, row.submitted_by)
         if isinstance(resolved.content, Submission):
             with recorded_act(row.act("create_simulation", "pipelines")):
                 self._simulations.accept(row.caller, resolved.content, within=begin)

@@ -19,6 +19,7 @@ from core.domain.pipelines.pipeline_states import (
 from core.domain.pipelines.step_graph import following_states, steps_after
 from core.notifications.change_notifier import Waiters
 from core.notifications.notifier import Notifier
+from core.services.access.submitters import take_over
 from core.services.event_streams import EventLog
 from core.services.pipelines.pipeline_documents import pipeline_document
 from core.services.pipelines.step_checks import StepChecks
@@ -145,6 +146,7 @@ class Pipelines:
             caller.require_change(row.submitted_by)
             if row.state not in PIPELINE_ENDED:
                 raise IllegalTransition("The pipeline has not ended: cancel it, or wait for its end.", state=row.state)
+            take_over(c, PIPELINES, row, caller)
             steps = store.steps_of(c, [id])
             graph = [step.before for step in steps]
             if first is None:

@@ -29,6 +29,7 @@ from core.domain.submissions.records import Model
 from core.domain.submissions.stored_documents import decode_document, update_document
 from core.domain.submissions.tags import check_tags
 from core.notifications.notifier import Notifier
+from core.services.access.submitters import SubmitterAway, require_submitter
 from core.services.claims import Action, ClaimedJob, ClaimLost, DiskFull, FailedAttempt, OnError
 from core.services.submissions.model_origins import ModelOrigins
 from core.services.submissions.resolving import Resolver
@@ -54,7 +55,7 @@ JOB = ClaimedJob(
     outcomes=(
         OnError((OriginRefused,), Action.FAIL),
         OnError((OriginFailed, OriginChanged), Action.RETRY),
-        OnError((StoreUnavailable,), Action.WAIT),
+        OnError((StoreUnavailable, SubmitterAway), Action.WAIT),
         OnError((PlatformError,), Action.FAIL),
         OnError((DiskFull,), Action.WAIT, str(StorageFull())),
         OnError((MemoryError,), Action.FAIL, "the model needs more memory to be read than an import may have"),
@@ -181,6 +182,9 @@ class ModelImports:
 
     def _import(self, row: ModelImportRow, claim: HeldClaim) -> tuple[Model, dict[str, object]]:
         """Read the model and store it by its digest."""
+        if row.simulation_id is None:  # what a simulation waits for is part of it, and was submitted with it
+            with self._database.read() as c:
+                require_submitter(c, row.project, row.made_by)
         self._say(row, claim, done=0, total=None)
         options = decode_document(row.options, Properties)
         opened = self.origins.open(row.project, row.reference, row.connection)
