@@ -133,6 +133,8 @@ def _visitor() -> PageVisitor | None:
         current_app.extensions[WITHOUT_ACCOUNTS] = True
         g.lost, api().project = "", None
         return None
+    if not g.lost and known.project is not None:  # without a name, an operator's request may be about all projects
+        api().project = known.project
     return known
 
 

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser import Errors, accessibility_violations, scrolls_sideways
@@ -47,6 +48,14 @@ def test_an_operator_sees_all_projects_and_the_platform(team: Team, page: Page) 
     found = rows(page)
     assert any("create_user" in row and "the platform" in row for row in found)
     assert any("create_simulation" in row and "blue" in row for row in found)
+
+
+@pytest.mark.parametrize("address", [ADDRESS, f"{ADDRESS}?outcome=done", f"{ADDRESS}?of=none"])
+def test_an_operator_who_names_no_project_sees_the_log_of_the_one_that_the_page_names(team: Team, address: str) -> None:
+    other, own = team.simulation("blue"), team.simulation("default")
+    page = team.ask("operator", "GET", address)
+    assert page.status_code == 200 and "of default" in page.text
+    assert own in page.text and other not in page.text and "create_project" not in page.text
 
 
 def test_pages_lead_to_older_entries(team: Team, page: Page) -> None:
