@@ -6,7 +6,7 @@ from api.blueprint import Blueprint, Success, empty_response, header
 from api.context import caller, context, identity
 from api.credentials import set_cookie
 from api.schemas.accounts import SessionSchema
-from common.errors import UnknownProject
+from common.errors import NotPermitted, UnknownProject
 
 blueprint = Blueprint("session", __name__, url_prefix="/v1", description="Sessions of browsers.")
 
@@ -47,13 +47,17 @@ def get_session() -> dict[str, object]:
 
 
 @blueprint.operation(
-    "POST /session", Success(status=204, description="The session begins.", headers=COOKIE_HEADER), verb=None
+    "POST /session",
+    Success(status=204, description="The session begins.", headers=COOKIE_HEADER),
+    errors=[NotPermitted],
+    verb=None,
 )
 def begin_session() -> Response:
     """Begin a session
 
     Send `Authorization: Bearer <token>` once; afterwards the cookie of the answer is accepted in its place, in
-    requests that change something only from pages of this server. A server without a token sets no cookie.
+    requests that change something only from pages of this server. A server without a token sets no cookie. A token of
+    a cluster begins no session.
     """
     session = context().identification.begin_session(identity())
     return empty_response(204, {"Set-Cookie": set_cookie(session, secure=secure())} if session else {})

@@ -8,6 +8,7 @@ from flask.testing import FlaskClient
 from core.authenticators.passwords import LONGEST_PASSWORD
 from core.domain.access.password_attempts import BURST_ATTEMPTS
 from core.services.platform import Platform
+from tests.api.answers import problem
 from tests.api.people import People
 
 PASSWORD = "correct horse battery staple"
@@ -99,7 +100,10 @@ def test_a_password_is_changed_by_who_knows_it_and_removed_by_an_operator(people
     assert enter(browser_of(people), "ada", PASSWORD + "2") == 201
     mine = people.ask("red maintainer", "GET", "/v1/users/ada/sign-in-methods")
     assert mine.status_code == 403
-    assert people.ask("operator", "PUT", "/v1/users/ada/password", json=body).status_code == 404
+    for name in ("ada", "nobody"):
+        others = problem(people.ask("operator", "PUT", f"/v1/users/{name}/password", json=body), 403, "not-permitted")
+        assert f"POST /v1/users/{name}/invitation" in others["detail"]
+    problem(people.ask("operator", "POST", "/v1/users/ada/passkeys/question"), 403, "not-permitted")
     assert people.ask("operator", "GET", "/v1/users/ada/sign-in-methods").json["password"] is True
     assert people.ask("operator", "DELETE", "/v1/users/ada/password").status_code == 204
     assert enter(browser_of(people), "ada", PASSWORD + "2") == 401

@@ -9,6 +9,7 @@ from core.domain.access.roles import VERBS, AccessRole
 from core.domain.access.scopes import OPERATION
 from core.services.access.accounts import Accounts, NewToken
 from core.services.access.authentication import LIFETIME, UserAuthentication
+from core.services.access.browser_sessions import BrowserSessions
 from core.services.access.cluster_tokens import LONGEST_TOKEN, ClusterTokens
 from core.services.access.device_sign_ins import DeviceSignIns
 from core.store import accounts as store
@@ -150,4 +151,6 @@ def test_an_account_makes_nothing_that_outlives_its_token(
     codes = devices.begin("a program", "192.0.2.1")
     with pytest.raises(NotPermitted):
         devices.answer(caller, codes.user_code, approve=True)
+    with pytest.raises(NotPermitted, match="begin no session"):
+        BrowserSessions(database).begin(identity)
     assert accounts.tokens(caller) == []

@@ -3,8 +3,9 @@
 import json
 from datetime import UTC, datetime
 
-from common.errors import Unauthorized
+from common.errors import NotPermitted, Unauthorized
 from common.ids import new_id
+from core.domain.access.cluster_accounts import CLUSTER_ACCOUNT
 from core.domain.access.credentials import SESSION_PREFIX, digest_of, new_credential
 from core.domain.access.identities import UserIdentity
 from core.store import accounts as store
@@ -23,7 +24,11 @@ class BrowserSessions:
         self._database = database
 
     def begin(self, identity: UserIdentity) -> str:
-        """Return the text of a new session, which may do what the token may that it begins with."""
+        """Return the text of a new session, which may do what the token may that it begins with. Raise NotPermitted."""
+        if identity.by == CLUSTER_ACCOUNT:  # no row has its token, with which the session would end
+            raise NotPermitted(
+                "Tokens of a cluster begin no session. Send the token with each request, or sign in as a person."
+            )
         text, grant = new_credential(SESSION_PREFIX), identity.grant
         verbs = None if grant.verbs is None else json.dumps(sorted(grant.verbs))
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from common.errors import Invalid, UnknownPasskey, UnknownProvider, UnknownUser
+from common.errors import Invalid, NotPermitted, UnknownPasskey, UnknownProvider, UnknownUser
 from core.authenticators import passkeys
 from core.authenticators.passwords import Passwords
 from core.domain.access.credentials import INVITATION_PREFIX, TICKET_PREFIX, digest_of, new_credential
@@ -145,7 +145,10 @@ def _check_own(caller: Caller, user: str, *, or_operator: bool = False) -> None:
     if user != caller.user:
         caller.require(Verb.OPERATE)
         if not or_operator:
-            raise UnknownUser("Only a user himself can do this; an operator invites him again.")
+            raise NotPermitted(
+                f"Only {user} can do this. Who has lost his ways to sign in gets a new invitation from an operator:"
+                f" `POST /v1/users/{user}/invitation`."
+            )
 
 
 def _require_person(c: Connection, user: str) -> None:
