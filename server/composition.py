@@ -5,6 +5,7 @@ Each factory imports only its own dependencies: the process of the runner API do
 
 import atexit
 import importlib
+import logging
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from datasets.scs_client.cache_nodes import Membership
     from datasets.scs_client.client import CacheClient
 
+
+logger = logging.getLogger(__name__)
 
 #: Seconds that /readyz waits for the object store.
 STORE_WAIT = 2.0
@@ -233,7 +236,16 @@ def checks(platform: "Platform") -> dict[str, Callable[[], str | None]]:
         "store": lambda: platform.scheduling.store_health.problem(STORE_WAIT),
         "roles": platform.standstill.roles,
         "dispatcher": dispatcher,
+        "webhooks": lambda: webhook_key_problem(platform),
     }
+
+
+def webhook_key_problem(platform: "Platform") -> str | None:
+    """Return the problem if this process cannot sign for the webhooks that there are, else None."""
+    try:
+        return platform.operations.webhooks.key_problem()
+    except Exception:  # the check of the database says so
+        return None
 
 
 def disk_problem(home: Path) -> str | None:
@@ -265,6 +277,10 @@ def create_flask(platform: "Platform", settings: Settings, confinement: dict[str
         identities = identification.ByAccounts(
             access.authentication, platform.sign_in.sessions, proxies, settings.legacy_project
         )
+    if (
+        problem := webhook_key_problem(platform)
+    ) is not None:  # found at the start, not by a receiver that misses events
+        logger.error("%s", problem)
     spool = settings.home.resolve() / "uploads"
     spool.mkdir(parents=True, exist_ok=True)
     flask = application.create(

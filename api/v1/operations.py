@@ -40,8 +40,8 @@ def get_health() -> dict[str, Any]:
 def get_readiness() -> Response:
     """Get the readiness of this process, and the sandbox level of this machine
 
-    For the readiness probe of an orchestrator: checks the database, the notifier, the object store, the disk, and
-    the other processes of the platform, as far as this machine knows them. Needs no token.
+    For the readiness probe of an orchestrator: checks the database, the notifier, the object store, the disk, the key
+    of webhooks, and the other processes of the platform, as far as this machine knows them. Needs no token.
     """
     current = context()
     problems = {name: check() for name, check in current.checks.items()}

@@ -100,7 +100,7 @@ from core.services.uploads.transfers import Transfers
 from core.services.uploads.uploads import UploadLimits, Uploads
 from core.services.webhooks.receiver_posts import ReceiverPosts
 from core.services.webhooks.webhook_delivery import WebhookDelivery
-from core.services.webhooks.webhook_secrets import WebhookSecrets, key_of
+from core.services.webhooks.webhook_secrets import WebhookSecrets, key_of, present_key_of
 from core.services.webhooks.webhooks import Webhooks
 from core.store.database import Database
 from datasets.model_origins.config import OriginConfig
@@ -212,7 +212,10 @@ def build(
         installer=Installer((options.home / "packages").resolve(), options.installer),
         specs=ScenarioSpecs(database, store, sources),
         results=Results(database, store, changes),
-        webhook_secrets=WebhookSecrets(partial(key_of, options.webhook_key, options.home)),
+        webhook_secrets=WebhookSecrets(
+            partial(key_of, options.webhook_key, options.home),
+            partial(present_key_of, options.webhook_key, options.home),
+        ),
         posts=ReceiverPosts(networks(options.webhook_networks)),
     )
     standstill = Standstill(database, options.roles)

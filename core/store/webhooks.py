@@ -7,6 +7,7 @@ from sqlalchemy import Connection, delete, func, insert, select, text, update
 from common.errors import UnknownWebhook
 from core.domain.access.scopes import Scope
 from core.domain.submissions.stored_documents import decode_document
+from core.domain.webhooks.delivery_outcomes import WebhookState
 from core.store.claims import Claims
 from core.store.owned import within
 from core.store.recording import note
@@ -89,6 +90,14 @@ def page(c: Connection, scope: Scope, after: str | None, limit: int) -> list[Web
 def count(c: Connection, scope: Scope) -> int:
     """Return how many webhooks a scope has."""
     return int(c.scalar(select(func.count()).where(within(webhooks, scope))) or 0)
+
+
+def has_other_keys(c: Connection, mark: str | None) -> bool:
+    """Return whether a webhook that is not disabled has a secret of another key than this; None: of any key."""
+    query = select(webhooks.c.id).where(webhooks.c.state != WebhookState.DISABLED.value)
+    if mark is not None:
+        query = query.where(webhooks.c.key_mark != mark)
+    return c.execute(query.limit(1)).first() is not None
 
 
 def change(c: Connection, scope: Scope, id: str, **values: object) -> None:

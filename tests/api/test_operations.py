@@ -27,7 +27,7 @@ def test_health_and_readiness(client: FlaskClient) -> None:
     assert ready.status_code == 200
     assert ready.json == {
         "ready": True,
-        "checks": {"database": "ok", "notifier": "ok", "store": "ok", "roles": "ok", "dispatcher": "ok", "disk": "ok"},
+        "checks": dict.fromkeys(("database", "notifier", "store", "roles", "dispatcher", "webhooks", "disk"), "ok"),
         "sandbox": {"level": 3, "missing": []},
     }
 
@@ -86,7 +86,7 @@ def samples(client: FlaskClient, name: str) -> dict[str, float]:
 def test_metrics_have_the_checks_the_disks_and_how_long_the_oldest_simulation_waits(
     client: FlaskClient, submit: Submit
 ) -> None:
-    checks = dict.fromkeys(("database", "notifier", "store", "roles", "dispatcher", "disk"), 1)
+    checks = dict.fromkeys(("database", "notifier", "store", "roles", "dispatcher", "webhooks", "disk"), 1)
     assert samples(client, "windtunnel_check_ok") == checks
     free, floor = samples(client, "windtunnel_disk_free_bytes"), samples(client, "windtunnel_disk_floor_bytes")
     assert set(free) == set(floor) == {"data,objects"} and free["data,objects"] > floor["data,objects"] > 0

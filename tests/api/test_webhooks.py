@@ -13,6 +13,7 @@ from core.services.due_jobs import DueJobs
 from core.services.platform import Platform, PlatformOptions, build
 from core.settings import Settings
 from datasets.objectstore import open_store
+from server import composition as root
 from tests.api.conftest import LeasingWorker, Submit
 from tests.api.people import People
 from tests.databases import sqlite_database
@@ -39,6 +40,15 @@ def receiver() -> Iterator[WebFiles]:
     with web_files() as running:
         running.answers["/hook"] = status(204)
         yield running
+
+
+def restarted(platform: Platform, settings: Settings, webhook_key: str = "") -> FlaskClient:
+    """Start another process of the API on the same rows."""
+    options = PlatformOptions(
+        home=settings.home, executor_configs=[LOCAL], sandbox={"level": 3}, webhook_key=webhook_key
+    )
+    other = build(platform.database, open_store(settings.objects), LocalNotifier(), options)
+    return root.create_flask(other, settings, {"level": 3, "missing": []}).test_client()
 
 
 def deliver(platform: Platform) -> None:
@@ -171,3 +181,44 @@ def test_what_a_maintainer_does_is_in_the_audit_log_without_secret_and_address(p
     answer = people.ask("red maintainer", "GET", f"/v1/audit?subject=webhooks/{made['id']}")
     assert [entry["act"] for entry in answer.json["items"]] == ["rotate_webhook", "create_webhook"]
     assert "whsec" not in answer.text and "ci.example.com" not in answer.text
+
+
+@pytest.mark.parametrize("webhook_key", ["", "the key of another platform, of 40 signs"])
+def test_a_start_without_the_key_of_the_webhooks_says_so_once_and_in_the_checks(
+    client: FlaskClient, platform: Platform, settings: Settings, caplog: pytest.LogCaptureFixture, webhook_key: str
+) -> None:
+    id = client.post("/v1/webhooks", json=WANTED).json["id"]
+    key = settings.home / "webhook-key"
+    assert client.get("/readyz").json["checks"]["webhooks"] == "ok"
+    assert restarted(platform, settings).get("/readyz").json["checks"]["webhooks"] == "ok" and not caplog.records
+    kept = key.read_bytes()
+    key.unlink()
+    second = restarted(platform, settings, webhook_key)
+    [logged] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    ready = second.get("/readyz")
+    assert ready.status_code == 200 and ready.json["checks"]["webhooks"] == logged
+    assert "WINDTUNNEL_WEBHOOK_KEY" in logged and "windtunnel webhooks rotate" in logged
+    assert not key.exists(), "a check makes no key"
+    key.write_bytes(kept)
+    assert restarted(platform, settings).get("/readyz").json["checks"]["webhooks"] == "ok"
+    key.unlink()
+    assert second.post(f"/v1/webhooks/{id}/rotate").status_code == 200
+    assert second.get("/readyz").json["checks"]["webhooks"] == "ok"
+
+
+def test_a_platform_without_webhooks_needs_no_key(
+    client: FlaskClient, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert client.get("/readyz").json["checks"]["webhooks"] == "ok"
+    assert not (settings.home / "webhook-key").exists() and not caplog.records
+
+
+def test_a_webhook_that_the_platform_has_disabled_needs_no_key(
+    client: FlaskClient, platform: Platform, settings: Settings
+) -> None:
+    client.post("/v1/webhooks", json=WANTED)
+    (settings.home / "webhook-key").unlink()
+    second = restarted(platform, settings)
+    assert second.get("/readyz").json["checks"]["webhooks"] != "ok"
+    platform.database.write(lambda c: c.exec_driver_sql("UPDATE webhooks SET state='disabled'"))
+    assert second.get("/readyz").json["checks"]["webhooks"] == "ok"

@@ -113,7 +113,12 @@ OF_THE_PLATFORM = {
     },
     "entries of all projects are kept for the same time": {"audit.forget", "webhook_deliveries.forget"},
     "the project ends, with all that it has": {"owned_rows.forget_project"},
-    "it counts, for operators": {"simulations.by_state", "webhooks.attempts", "webhooks.oldest_due"},
+    "it counts, for operators": {
+        "simulations.by_state",
+        "webhooks.attempts",
+        "webhooks.has_other_keys",
+        "webhooks.oldest_due",
+    },
     "it ends the project that it names": {"owned_rows.forget_project"},
     "its rows are joined with rows that were found in a scope": {
         "comparisons.simulations_of",

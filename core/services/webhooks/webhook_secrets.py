@@ -6,7 +6,6 @@ import os
 import secrets
 from collections.abc import Callable
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 
 from standardwebhooks import Webhook
@@ -20,18 +19,30 @@ FORMER_SECRET_TERM = 86_400.0
 
 
 class WebhookSecrets:
-    """Makes secrets of webhooks. ``key``: returns the key of the platform, and is called when it is needed first."""
+    """Makes secrets of webhooks. ``key``: returns the key of the platform, and is called when it is needed first.
 
-    def __init__(self, key: Callable[[], bytes]) -> None:
+    ``present_key``: returns it without making one; None if there is none.
+    """
+
+    def __init__(self, key: Callable[[], bytes], present_key: Callable[[], bytes | None] | None = None) -> None:
         self._make_key = key
+        self._present_key = present_key or key
+        self._used_key: bytes | None = None
 
-    @cached_property
+    @property
     def _key(self) -> bytes:
-        return self._make_key()
+        if self._used_key is None:
+            self._used_key = self._make_key()
+        return self._used_key
 
     def mark(self) -> str:
         """Return a text that tells the key from others, and says nothing else of it."""
-        return hmac.digest(self._key, b"mark", "sha256").hex()[:16]
+        return _mark_of(self._key)
+
+    def present_mark(self) -> str | None:
+        """Return the mark of the key; None where there is no key yet, which is not made. Raise OSError."""
+        key = self._used_key or self._present_key()
+        return None if key is None else _mark_of(key)
 
     def secret(self, id: str, number: int) -> str:
         """Return a secret of a webhook, as Standard Webhooks writes them: `whsec_` and base 64."""
@@ -52,6 +63,15 @@ class WebhookSecrets:
             "webhook-timestamp": str(int(moment.timestamp())),
             "webhook-signature": " ".join(signed),
         }
+
+
+def _mark_of(key: bytes) -> str:
+    return hmac.digest(key, b"mark", "sha256").hex()[:16]
+
+
+def present_key_of(text: str, home: Path) -> bytes | None:
+    """Return what `key_of` returns, without making it: None where there is none."""
+    return key_of(text, home) if text or (home / KEY_FILE).exists() else None
 
 
 def key_of(text: str, home: Path) -> bytes:

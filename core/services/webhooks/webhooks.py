@@ -19,6 +19,14 @@ from core.store.database import Connection, Database
 from core.store.webhook_deliveries import DeliveryRow
 from core.store.webhooks import WebhookRow
 
+_NEXT_STEP = (
+    "nothing is sent to them. Set WINDTUNNEL_WEBHOOK_KEY to that key, or bring the file webhook-key of HOME back, and"
+    " start the platform again; if the key is lost, make each a new secret (`windtunnel webhooks rotate ID`)"
+)
+_NO_KEY = (
+    f"there are webhooks, and the key of which their secrets were made is not there, or cannot be read: {_NEXT_STEP}"
+)
+_OTHER_KEY = f"secrets of webhooks were made of another key than this process has: {_NEXT_STEP}"
 #: Most webhooks of a project.
 MOST_WEBHOOKS = 20
 
@@ -92,6 +100,17 @@ class Webhooks:
 
         row, replayed = self._database.write(write)
         return row, self._secrets.secret(row.id, 1), replayed
+
+    def key_problem(self) -> str | None:
+        """Return why this process cannot sign for the webhooks that there are, and what to do; None if it can."""
+        try:
+            mark = self._secrets.present_mark()
+        except OSError:  # its file cannot be read
+            mark = None
+        with self._database.read() as c:
+            if not webhooks.has_other_keys(c, mark):
+                return None
+        return _NO_KEY if mark is None else _OTHER_KEY
 
     def page(self, caller: Caller, *, after: str | None, limit: int) -> tuple[Sequence[WebhookRow], str | None]:
         """Return a page of the webhooks of the caller's project, newest first, and the cursor of the next."""
