@@ -149,7 +149,7 @@ class Settings:
     bin_term: timedelta = timedelta(days=7)
     #: Most unfinished uploads of a caller: of an IPv4 address, or of a /64 of IPv6 addresses.
     uploads_per_caller: int = 500
-    #: Most unfinished dry runs (``POST /v1/checks``) of all callers: each occupies a thread of an API process and takes
+    #: Most unfinished dry runs (``POST /v1/checks``) of a project: each occupies a thread of an API process and takes
     #: a worker before queued simulations; others are answered 429.
     dry_runs: int = 16
     #: Addresses and networks of reverse proxies (``10.0.0.0/8``), whose ``X-Forwarded-For`` names the caller. The

@@ -291,12 +291,16 @@ def hold(c: Connection, scope: Scope, id: str) -> None:
         raise UnknownSimulation(f"The simulation {id[:64]!r} has been deleted.")
 
 
-def unended_dry_runs(c: Connection, after: str, since: float) -> tuple[int, float]:
-    """Return how many dry runs created after an id and a time have not ended, and the time of the first."""
+def unended_dry_runs(c: Connection, scope: Scope, after: str, since: float) -> tuple[int, float]:
+    """Return how many dry runs of a project have not ended, and the time of the first.
+
+    Those count that were created after an id and a time.
+    """
     s = simulations.c
-    query = select(func.count(), func.min(s.created_at)).where(s.dry_run == 1, s.deleted_at.is_(None))
+    query = select(func.count(), func.min(s.created_at)).where(within(simulations, scope))
     # ids begin with the time of their creation, and are the second column of the index on states
-    row = c.execute(query.where(s.state.in_(_UNENDED), s.id > after, s.created_at > since)).one()
+    recent = query.where(s.state.in_(_UNENDED), s.id > after, s.created_at > since)
+    row = c.execute(recent.where(s.dry_run == 1, s.deleted_at.is_(None))).one()
     return row[0], row[1] or 0.0
 
 

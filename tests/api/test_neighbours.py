@@ -1,11 +1,16 @@
 """What a project is told while another has things of the same and of similar names: nothing of them, and no number."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
+from common.errors import TooManyDryRuns, TooManyUploads
+from core.domain.access.scopes import Caller, work_of
+from core.domain.submissions.submission import Submission
 from core.services.platform import Platform
-from tests.api.conftest import LeasingWorker
+from core.services.uploads.uploads import UploadLimits, Uploads
+from tests.api.conftest import DRY_RUNS, LeasingWorker
 from tests.api.people import MODEL, People
 
 TEXT = {"Content-Type": "text/x-python"}
@@ -114,6 +119,34 @@ def test_the_quota_of_a_project_does_not_change_while_another_stores_its_content
     assert people.ask("blue submitter", "POST", f"/v1/simulations/{id}/cancel").status_code in (200, 202)
     assert people.ask("blue submitter", "DELETE", "/v1/models/brake").status_code == 204
     assert people.ask("red viewer", "GET", "/v1/projects/red/quotas").data == before
+
+
+Begin = Callable[[Platform, Caller], object]
+
+
+def begin_dry_run(platform: Platform, caller: Caller) -> object:
+    return platform.submissions.simulations.submit(caller, Submission(dataset="noop", model="zero", dry_run=True))
+
+
+def begin_upload(platform: Platform, caller: Caller) -> object:
+    uploads = Uploads(platform.database, platform.store, limits=UploadLimits(per_project=DRY_RUNS))
+    return uploads.create(caller, 1)
+
+
+@pytest.mark.parametrize(
+    ("begin", "refusal"), [(begin_dry_run, TooManyDryRuns), (begin_upload, TooManyUploads)], ids=["dry runs", "uploads"]
+)
+def test_what_another_project_has_unfinished_takes_no_room_and_is_in_no_number(
+    people: People, platform: Platform, begin: Begin, refusal: type[Exception]
+) -> None:
+    refusals = []
+    for project in ("red", "blue"):
+        for user in ("ada", "bob", "ada"):
+            begin(platform, work_of(project, user))
+        with pytest.raises(refusal) as refused:
+            begin(platform, work_of(project, "bob"))
+        refusals.append(str(refused.value))
+    assert refusals[0] == refusals[1]
 
 
 @pytest.mark.parametrize(

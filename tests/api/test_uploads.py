@@ -198,7 +198,7 @@ def test_an_upload_that_is_too_large_is_refused(client: FlaskClient) -> None:
 
 
 def test_the_number_of_unfinished_uploads_is_limited(platform: Platform, settings: Settings) -> None:
-    client = client_of(platform, settings, limits=UploadLimits(unfinished=2))
+    client = client_of(platform, settings, limits=UploadLimits(per_project=2))
     first, _ = create(client, 1), create(client, 1)
     problem(client.post("/v1/uploads", headers=TUS | {"Upload-Length": "1"}), 429, "too-many-uploads")
     append(client, first, 0, b"x")

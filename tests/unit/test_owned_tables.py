@@ -70,7 +70,6 @@ OF_THE_PLATFORM = {
         "simulations.set_progress",
         "simulations.unclaimed",
         "simulations.claimed",
-        "simulations.unended_dry_runs",
         "simulations.unended_states",
         "simulations.unsummed",
         "usage_intervals.end",

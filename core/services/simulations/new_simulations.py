@@ -38,6 +38,7 @@ class NewSimulation:
     """
 
     id: str
+    scope: Scope
     moment: datetime
     dry_run: bool
     dataset: Dataset
@@ -98,6 +99,7 @@ class NewSimulations:
         }
         return NewSimulation(
             id=id,
+            scope=caller.scope,
             moment=moment,
             dry_run=submission.dry_run,
             dataset=dataset,
@@ -138,7 +140,7 @@ class NewSimulations:
     def insert(self, c: Connection, new: NewSimulation, now: float) -> None:
         """Insert a simulation, which is kept already, as QUEUED."""
         if new.dry_run:
-            dry_runs.admit(c, self._most_dry_runs, new.moment, now)
+            dry_runs.admit(c, new.scope, self._most_dry_runs, new.moment, now)
         store.add(c, {**new.row, "created_at": now}, new.stage)
         if new.model_import is not None:
             self._imports.add(c, new.model_import, new.id)

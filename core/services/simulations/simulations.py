@@ -58,7 +58,7 @@ _EVERY = Listing()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SimulationOptions:
-    """Options of the service. ``most_dry_runs``: most unfinished dry runs of all callers."""
+    """Options of the service. ``most_dry_runs``: most unfinished dry runs of a project."""
 
     standstill: Standstill
     most_dry_runs: int = dry_runs.DRY_RUNS

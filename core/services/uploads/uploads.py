@@ -55,8 +55,8 @@ class UploadLimits:
 
     #: Maximum of unfinished uploads of a caller (common/client_addresses.py).
     per_caller: int = 500
-    #: Maximum of unfinished uploads; a caller without an unfinished upload may still create one.
-    unfinished: int = 10_000
+    #: Maximum of unfinished uploads of a project; a caller without an unfinished upload may still create one.
+    per_project: int = 10_000
     #: Seconds that an upload without bytes is kept, unless a request is writing to it.
     empty_ttl: float = 600.0
     #: Maximum of seconds after which a refused creation is told to be repeated: others may finish at any time.
@@ -99,7 +99,7 @@ class Uploads:
     def create(self, caller: Caller, length: int | None, metadata: str = "", *, partial: bool = False) -> Upload:
         """Create an upload of ``length`` bytes; None: the length is sent later.
 
-        Raise TooManyUploads if the caller, or all callers together, have too many unfinished uploads.
+        Raise TooManyUploads if the caller, or all callers of the project together, have too many unfinished uploads.
         """
         self._fits(length)
         self._floor.check(length or 0)
@@ -154,8 +154,8 @@ class Uploads:
         detail = None
         if own >= limits.per_caller:
             detail = f"{own:,} of your uploads are unfinished, and a caller may have {limits.per_caller:,}."
-        elif own and store.unfinished(c, PLATFORM, now) >= limits.unfinished:
-            detail = f"{limits.unfinished:,} uploads are unfinished."
+        elif own and store.unfinished(c, caller.scope, now) >= limits.per_project:
+            detail = f"{limits.per_project:,} uploads of the project are unfinished, and it may have no more."
         if detail is not None:
             wait = max(1.0, min(next_expiry - now, limits.retry))
             raise TooManyUploads(
