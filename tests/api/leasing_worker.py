@@ -1,6 +1,8 @@
 """Worker of a test: runs simulations to their end with invented results, as a runner does."""
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +16,12 @@ from tests.api.answers import line
 from tests.dispatching import unended
 from tests.executor_configs import LOCAL
 from tests.reports import report_of
+from tests.waiting import until
+
+
+def invented(task: int) -> bytes:
+    """Return the result line of a task: every seventh task fails."""
+    return line(task, "failed" if task % 7 == 6 else "ok")
 
 
 @dataclass(frozen=True)
@@ -40,9 +48,18 @@ class LeasingWorker:
         assert launch is not None
         return self.platform.scheduling.leases.authenticate(launch.id, launch.token)
 
-    def report(self, launch: CachedLaunch, lease: Lease, since: int, to: int, **extra: Any) -> None:
-        """Report invented results of the tasks [since, to); every seventh task fails."""
-        lines = b"".join(line(task, "failed" if task % 7 == 6 else "ok") for task in range(since, to))
+    def report(
+        self,
+        launch: CachedLaunch,
+        lease: Lease,
+        since: int,
+        to: int,
+        *,
+        line_of: Callable[[int], bytes] = invented,
+        **extra: Any,
+    ) -> None:
+        """Report results of the tasks [since, to), whose lines ``line_of`` returns."""
+        lines = b"".join(map(line_of, range(since, to)))
         report = report_of(lease, since, to, lines, **extra)
         assert self.platform.scheduling.leases.report(launch, report).accepted
 
@@ -62,7 +79,11 @@ class LeasingWorker:
         assert self.platform.submissions.simulations.get(LOCAL_CALLER, launch.simulation).state is State.SUCCEEDED
 
     def finish_unseen(
-        self, launch: CachedLaunch, *, artifacts: Mapping[tuple[int, str, str], bytes] | None = None
+        self,
+        launch: CachedLaunch,
+        *,
+        artifacts: Mapping[tuple[int, str, str], bytes] | None = None,
+        line_of: Callable[[int], bytes] = invented,
     ) -> None:
         """Run the remaining tasks of a launch; the first report has the artifacts.
 
@@ -74,8 +95,34 @@ class LeasingWorker:
             first_artifacts = artifacts if first and artifacts else {}
             blobs = b"".join(first_artifacts.values())
             described = [(*key, len(blob)) for key, blob in first_artifacts.items()]
-            self.report(launch, lease, lease.cursor, lease.stop, artifacts=described, blobs=blobs)
+            self.report(launch, lease, lease.cursor, lease.stop, line_of=line_of, artifacts=described, blobs=blobs)
             first = False
             if self.dispatch.close(id):
                 break
         self.platform.jobs.finalization.collect(id)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Run every simulation that is submitted before the block ends, beside it: a dry run's request waits for that.
+
+        It is not enough to run one, because another project may wait for its own (tests/mirror_requests.py).
+        """
+        ended, ran = threading.Event(), set[str]()
+
+        def next_id() -> str | None:
+            return next((each.id for each in unended(self.dispatch) if each.id not in ran), None)
+
+        def run() -> None:
+            while not ended.is_set():
+                until(lambda: ended.is_set() or next_id())
+                if (id := next_id()) is not None:
+                    ran.add(id)
+                    self.finish_unseen(self.launch(id))
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()

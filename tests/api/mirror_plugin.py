@@ -33,6 +33,7 @@ from core.settings import Settings
 from core.store import accounts, models, simulations
 from server import composition
 from tests.api.leasing_worker import LeasingWorker
+from tests.api.programs import Programs
 from tests.mirror_requests import MirroredTest, MirrorMiddleware
 from tests.mirror_words import MirrorWords
 
@@ -46,6 +47,7 @@ JOBS: list[tuple[type, str]] = [
     (Deletion, "remove"),
     (PipelineSteps, "advance"),
     (ComparisonBatches, "advance"),
+    (Programs, "play"),
 ]
 #: What tests do on behalf of the project, past the API: the mirror does it first.
 CALLS: list[tuple[type, str]] = [

@@ -670,13 +670,8 @@ def test_a_dry_run_that_no_request_waits_for_does_not_count_for_ever(platform: P
 def test_a_dry_run_reports_whether_the_model_fits(
     submit: Submit, worker: LeasingWorker, platform: Platform, client: FlaskClient
 ) -> None:
-    def run() -> None:
-        worker.finish_unseen(worker.launch(until(lambda: unended(worker.dispatch))[-1].id))
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    response = submit(dry_run=True)
-    thread.join()
+    with worker.working():
+        response = submit(dry_run=True)
     assert response.status_code == 200 and response.json["fits"] and response.json["reason"] is None
     assert (response.json["dataset"], response.json["format"]) == ("noop", "python")
     assert DueJobs(platform.database).of("delete")  # the simulation of a dry run is deleted

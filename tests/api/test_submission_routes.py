@@ -1,7 +1,6 @@
 """Routes with one kind of body and of response: checks, repetitions and forms; and what earlier clients send."""
 
 import io
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
@@ -15,8 +14,6 @@ from core.services.platform import Platform
 from runtimes.harness.evaluator.tasks import BY_SCENARIO
 from tests.api.answers import MODEL, problem
 from tests.api.conftest import LeasingWorker
-from tests.dispatching import unended
-from tests.waiting import until
 
 Check = Callable[[FlaskClient, str], Any]
 
@@ -38,13 +35,8 @@ def form(**fields: Any) -> dict[str, Any]:
 def test_a_check_says_whether_the_model_fits_and_leaves_no_simulation(
     client: FlaskClient, worker: LeasingWorker, platform: Platform, model: str, check: Check
 ) -> None:
-    def run() -> None:
-        worker.finish_unseen(worker.launch(until(lambda: unended(worker.dispatch))[-1].id))
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    response = check(client, model)
-    thread.join()
+    with worker.working():
+        response = check(client, model)
     assert response.status_code == 200 and response.json["fits"] and response.json["reason"] is None
     assert (response.json["dataset"], response.json["runtime"]) == ("noop", "python")
     assert client.get("/v1/simulations").json["items"] == []

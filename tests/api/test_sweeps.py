@@ -11,30 +11,25 @@ from flask.testing import FlaskClient
 
 from core.domain.results import result_tally
 from core.services.analysis import sweeps
-from core.services.platform import Platform
 from tests.api.answers import line, problem
 from tests.api.conftest import LeasingWorker, Submit
-from tests.reports import report_of
 
 BATCH, SLEEP = [1, 2, 4], [0, 1]
 
 
+def swept_line(task: int) -> bytes:
+    """Return the result line of a task of the sweep."""
+    params = {"batch": BATCH[task // 8], "sleep_ms": SLEEP[task // 4 % 2]}
+    result = json.loads(line(task, score=sum(params.values())))
+    result["scenario"]["params"] = params
+    return json.dumps(result, separators=(",", ":")).encode() + b"\n"
+
+
 @pytest.fixture
-def swept(submit: Submit, worker: LeasingWorker, platform: Platform) -> str:
+def swept(submit: Submit, worker: LeasingWorker) -> str:
     """Id of a simulation of six combinations of two parameters with four tasks each; `score` is batch + sleep_ms."""
     id: str = submit(tasks=4, sweep={"batch": BATCH, "sleep_ms": SLEEP}).json["id"]
-    launch = worker.launch(id)
-    while (lease := platform.scheduling.leases.lease(launch, "d", None)) and hasattr(lease, "cursor"):
-        lines = b""
-        for task in range(lease.cursor, lease.stop):
-            params = {"batch": BATCH[task // 8], "sleep_ms": SLEEP[task // 4 % 2]}
-            result = json.loads(line(task, score=sum(params.values())))
-            result["scenario"]["params"] = params
-            lines += json.dumps(result, separators=(",", ":")).encode() + b"\n"
-        assert platform.scheduling.leases.report(launch, report_of(lease, lease.cursor, lease.stop, lines)).accepted
-        if worker.dispatch.close(id):
-            break
-    platform.jobs.finalization.collect(id)
+    worker.finish_unseen(worker.launch(id), line_of=swept_line)
     return id
 
 
