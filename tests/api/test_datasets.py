@@ -500,6 +500,19 @@ def test_a_prefetch_reports_its_progress(
     assert client.post("/v1/datasets/noop/prefetch").json["state"] == "ready"
 
 
+def test_a_prefetch_that_is_ready_does_not_say_what_its_node_had_already(
+    client: FlaskClient, register: Register, work: Any
+) -> None:
+    told = []
+    for name in ("drives", "equal"):  # the second one may be another project's
+        register(name, PLAIN)
+        assert client.post(f"/v1/datasets/{name}/prefetch").status_code == 202
+        work()
+        told.append(client.get(f"/v1/datasets/{name}/prefetch").json)
+    assert told[0] == told[1]
+    assert (told[0]["files"], told[0]["bytes"], told[0]["fraction"]) == (3, 15, 1.0)
+
+
 def test_a_built_in_dataset_cannot_be_deleted(client: FlaskClient) -> None:
     problem(client.delete("/v1/datasets/noop"), 422, "invalid")
     assert [item["version"] for item in client.get("/v1/datasets/noop/versions").json["items"]] == ["1"]

@@ -56,12 +56,10 @@ class Prefetches:
             prefetch = store.prefetch(c, row.id)
         if prefetch is None:
             raise NotFound("No prefetch of this version was requested; POST to this address.")
-        return {
-            "state": prefetch.state,
-            "total_files": row.files,
-            "total_bytes": row.bytes,
-            **json.loads(prefetch.progress),
-        }
+        totals: dict[str, object] = {"state": prefetch.state, "total_files": row.files, "total_bytes": row.bytes}
+        if prefetch.state == "ready":  # not what the node had already: that may be of another project's dataset
+            return totals | {"what": "dataset", "files": row.files, "bytes": row.bytes, "fraction": 1.0}
+        return {**totals, **json.loads(prefetch.progress)}
 
     def download(self, id: str) -> None:
         """Download a version whose prefetch was requested; nothing if another job does."""
