@@ -1,6 +1,9 @@
-"""Table of what is answered otherwise beside a mirror, each entry with its reason: no project may read it."""
+"""Table of what is answered otherwise beside a mirror, each entry with its reason: no project may read it.
 
-from collections.abc import Sequence
+A second one names tests that are answered otherwise in any two runs.
+"""
+
+from collections.abc import Mapping, Sequence
 
 from tests.mirror_answers import ASSERTIONS, MirrorException
 
@@ -36,4 +39,24 @@ EXCEPTIONS: Sequence[MirrorException] = [
         ASSERTIONS,
         "It counts statements or transactions of its process, which are those of both projects.",
     ),
+    MirrorException(
+        r"::test_an_idle_upload_expires$",
+        ASSERTIONS,
+        "It counts what a sweep of the platform removes, which is of both projects.",
+    ),
+    MirrorException(
+        r"test_datasets\.py::test_(a_file_that_is_corrupt|a_file_that_the_object_store_lost|a_scenario_of_any_dataset"
+        r"|a_range_of_a_damaged_pack)",
+        ASSERTIONS,
+        "It looks into the object store, which has the pack of the mirror too.",
+    ),
 ]
+#: Tests of files that are compared, which are not, each with the reason.
+UNREPEATABLE: Mapping[str, str] = {
+    "tests/api/test_simulations.py::test_concurrent_requests_with_one_key_create_one_simulation": (
+        "Which of its eight requests is first differs in any two runs."
+    ),
+    "tests/api/test_project_ends.py::test_a_closed_project_accepts_nothing_new_and_is_read": (
+        "It asks until a project is known to be closed: how often differs in any two runs."
+    ),
+}

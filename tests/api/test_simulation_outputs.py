@@ -109,7 +109,7 @@ def test_an_archive_becomes_a_dataset_and_the_simulation_ends_once_it_is_ready(p
     registering = programs.client.get("/v1/datasets/worlds/versions").json["items"]
     assert len(registering) == 1
     with programs.platform.database.read() as c:
-        id = c.exec_driver_sql("SELECT id FROM dataset_versions").scalar_one()
+        id = c.exec_driver_sql("SELECT id FROM dataset_versions WHERE project='default'").scalar_one()
     programs.platform.jobs.dataset_registration.register(id)
     ended = programs.collect(simulation["id"])
     made = ended["outputs"]["worlds"]
@@ -122,7 +122,7 @@ def test_an_archive_becomes_a_dataset_and_the_simulation_ends_once_it_is_ready(p
 def test_an_archive_that_is_no_dataset_is_said(programs: Programs) -> None:
     simulation = programs.run(DATASET, [{"worlds.zip": b"not an archive"}])
     with programs.platform.database.read() as c:
-        id = c.exec_driver_sql("SELECT id FROM dataset_versions").scalar_one()
+        id = c.exec_driver_sql("SELECT id FROM dataset_versions WHERE project='default'").scalar_one()
     programs.platform.jobs.dataset_registration.register(id)
     ended = programs.collect(simulation["id"])
     assert ended["state"] == "succeeded"
