@@ -96,6 +96,13 @@ def scatter(c: Connection) -> None:
     )
 
 
+def vacuum(platform: Platform) -> None:
+    """Do what autovacuum does after a minute: until then indexes have an entry of each old row, and no statistics."""
+    with platform.database.read() as c:
+        if c.dialect.name == "postgresql":
+            c.execute(text("VACUUM ANALYZE"))
+
+
 @contextmanager
 def uncounted() -> Iterator[None]:
     """Submit without counting, which is the peer."""
@@ -126,6 +133,7 @@ def measure_platform(platform: Platform, home: Path) -> dict[str, Any]:
     token = new_credential()
     application = root.create_flask(platform, Settings(home=home, token=token, multi_user=True), {"level": 3})
     client = application.test_client()
+    vacuum(platform)
     figures: dict[str, Any] = {"checks": checks(platform, client, token), "one project": lists(client, token)}
     figures["submissions"] = {}
     for threads in (1, THREADS):
@@ -135,9 +143,7 @@ def measure_platform(platform: Platform, home: Path) -> dict[str, Any]:
             peers = [submissions(platform, threads) for _ in range(3)]
         figures["submissions"][threads] = {"counted": max(counted), "uncounted": max(peers)}
     platform.database.write(scatter)
-    with platform.database.read() as c:
-        if c.dialect.name == "postgresql":  # as autovacuum does after a minute: indexes have an entry of each old row
-            c.execute(text("VACUUM ANALYZE simulations"))
+    vacuum(platform)
     figures[f"{PROJECTS} projects"] = lists(client, token)
     return figures
 
