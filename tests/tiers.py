@@ -162,7 +162,7 @@ _REASONS: Mapping[str, Mapping[str, str]] = {
     "tests/system/test_slurm.py": {"*": "needs Slurm"},
     "tests/system/test_slurm_gangs.py": {"*": "needs Slurm"},
     "tests/contracts/test_mirrored_projects.py": {
-        f"[whole {part}]": "a minute or more; three files of the API are in every run" for part in range(1, 8)
+        f"[whole {part}]": "a minute or more; three files of the API are in every run" for part in range(1, 7)
     },
     "tests/contracts/test_request_values.py": {
         "test_no_parameter_is_a_server_error[sqlite]": "PostgreSQL, which refuses more, is in every run",

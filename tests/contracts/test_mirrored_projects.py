@@ -28,10 +28,12 @@ WHOLE: Mapping[str, str] = {
     """,
     "whole 2": "audit leaderboards model_tags project_quotas project_usage shares",
     "whole 3": "access allow_lists answers artifacts binned_things bundles byte_ranges catalogue",
-    "whole 4": "departed_submitters results run_logging sensitivities session",
-    "whole 5": "bulk comparison_lists compat executors foreign_things problems",
-    "whole 6": "estimates gang_submissions open_streams simulation_outputs staging_retries sweeps task_pictures",
-    "whole 7": "datasets project_ends simulations submission_routes uploads",
+    "whole 4": """
+        bulk comparison_lists compat departed_submitters executors foreign_things problems results run_logging
+        sensitivities session
+    """,
+    "whole 5": "estimates gang_submissions open_streams simulation_outputs staging_retries sweeps task_pictures",
+    "whole 6": "datasets project_ends simulations submission_routes uploads",
 }
 #: Files to be compared next, in parts that have not run as one test yet.
 NEXT = "model_comparisons size_limits trusted_runs".split()
