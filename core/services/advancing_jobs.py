@@ -24,9 +24,8 @@ logger = logging.getLogger(__name__)
 #: What may pass without anybody's mistake.
 _PASSING_ERRORS = (QuotaExceeded, StoreUnavailable, SubmitterAway)
 _OUTCOMES = (
-    OnError((StoreUnavailable,), Action.WAIT, "waits: {error}"),
+    OnError((StoreUnavailable, SubmitterAway), Action.WAIT, "waits: {error}"),
     OnError((QuotaExceeded,), Action.WAIT, "waits for its quota: {error}"),
-    OnError((SubmitterAway,), Action.WAIT, "waits: {error}"),
     # A mistake of this platform: the row goes on once it is mended.
     OnError((Exception,), Action.WAIT, "cannot go on: an internal error, which the log of jobs has"),
 )

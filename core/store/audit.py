@@ -108,7 +108,7 @@ def page(c: Connection, scope: Scope, asked: AuditFilter, *, after: str | None, 
 
 
 def newest_user(c: Connection, project: str, act: str, subject: str) -> str:
-    """Return who has done an act in a project to a subject last; empty: nobody, or it is not known any more."""
+    """Return who has done an act in a project to a subject last; empty: it is not known, or not any more."""
     same = and_(audit.c.project == project, audit.c.act == act, audit.c.subject == subject)
     done = and_(same, audit.c.outcome == AuditOutcome.DONE.value)
     query = select(audit.c.user).where(done).order_by(audit.c.at.desc(), audit.c.id.desc()).limit(1)

@@ -141,7 +141,7 @@ def mark(c: Connection, launches: Collection[str], now: float, elapsed: float | 
 def keep_warm(c: Connection, executor: str, grants: Collection[WarmGrant], now: float, elapsed: float | None) -> None:
     """Record which warm runners wait on an executor: begin, mark and end their intervals.
 
-    ``elapsed``: seconds since they were recorded last, if that is known; else the end of one was seen by nobody.
+    ``elapsed``: seconds since they were recorded last, if that is known; else the end of one was not seen.
     """
     rows = {row.launch_id: row for row in read_rows(c.execute(_WARM, {"executor": executor}), IntervalRow)}
     present = {grant.id: grant for grant in grants}

@@ -9,16 +9,17 @@ from core.domain.access.scopes import Caller
 from core.domain.access.submitters import SubmitterRight
 from core.store import accounts
 from core.store.advanced_rows import AdvancedRows, R
-from core.store.database import Connection
+from core.store.database import Connection, Database
 
 
 class SubmitterAway(Exception):
     """The identity provider of a submitter does not stand for him at present: his work waits until it does."""
 
 
-def require_submitter(c: Connection, project: str, user: str) -> None:
+def require_submitter(database: Database, project: str, user: str) -> None:
     """Raise NotPermitted if who has submitted a row may submit in its project no more, SubmitterAway for a pause."""
-    right = accounts.right_to_submit(c, project, user)
+    with database.read() as c:
+        right = accounts.right_to_submit(c, project, user)
     if right is SubmitterRight.GONE:
         raise NotPermitted(
             f"{user} may not submit in {project} any more. Who may can try it again, and it goes on in his name."

@@ -134,8 +134,7 @@ class ComparisonBatches:
         document = {"spec": json.loads(model.spec), "provenance": json.loads(model.provenance)}
         submission = replace(resubmission(document), scenarios={"tasks": comparison.scenarios_of[batch]})
         try:
-            with self._database.read() as c:
-                require_submitter(c, comparison.row.project, comparison.row.submitted_by)
+            require_submitter(self._database, comparison.row.project, comparison.row.submitted_by)
             with recorded_act(comparison.row.act(CREATE_ACT, "comparisons")):
                 id, _ = self._simulations.accept(
                     comparison.row.caller,

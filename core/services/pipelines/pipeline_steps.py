@@ -193,8 +193,7 @@ class PipelineSteps:
             begun = {"run_id": run, "digest": resolved.digest, "started_at": now}
             store.change_step(c, step, now, state=StepState.RUNNING.value, reason=None, **begun)
 
-        with self._database.read() as c:
-            require_submitter(c, row.project, row.submitted_by)
+        require_submitter(self._database, row.project, row.submitted_by)
         if isinstance(resolved.content, Submission):
             with recorded_act(row.act("create_simulation", "pipelines")):
                 self._simulations.accept(row.caller, resolved.content, within=begin)

@@ -183,8 +183,7 @@ class ModelImports:
     def _import(self, row: ModelImportRow, claim: HeldClaim) -> tuple[Model, dict[str, object]]:
         """Read the model and store it by its digest."""
         if row.simulation_id is None:  # what a simulation waits for is part of it, and was submitted with it
-            with self._database.read() as c:
-                require_submitter(c, row.project, row.made_by)
+            require_submitter(self._database, row.project, row.made_by)
         self._say(row, claim, done=0, total=None)
         options = decode_document(row.options, Properties)
         opened = self.origins.open(row.project, row.reference, row.connection)

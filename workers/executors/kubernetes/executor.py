@@ -75,6 +75,7 @@ class KubernetesExecutor:
         self._submitted_at: dict[str, float] = {}
         self._owner_list: tuple[float, float, dict[str, tuple[ResourceKind, Owner]]] = (float("-inf"), 0.0, {})
         self._status_cache = StatusCache(self._queries)
+        self._targets: tuple[ServedApis, Mapping[str, warm_pool.WarmTarget]] | None = None
 
     @property
     def options(self) -> KubernetesOptions:
@@ -138,7 +139,7 @@ class KubernetesExecutor:
 
     def maintain_warm_pool(self, taken: Mapping[str, ActiveLaunch]) -> bool:
         """Label warm launches in use, delete surplus ones, create missing ones; True if the pool is full."""
-        targets = warm_pool.warm_targets(self._options, self._queries.served(), self._url) if self._options.warm else {}
+        targets = self._warm_targets()
         current = warm_pool.warm_owners(self._queries.owners(recent=True, label=WARM).values())
         plan = warm_pool.plan_pool(
             current, targets, taken=taken.keys(), handed_out=self._ready_launches.handed_out.keys()
@@ -171,9 +172,17 @@ class KubernetesExecutor:
         """Return what the warm pods have that no launch has taken; one in the cluster's queue has nothing yet."""
         if not self._options.warm:
             return ()
-        targets = warm_pool.warm_targets(self._options, self._queries.served(), self._url)
         current = warm_pool.warm_owners(self._queries.owners(label=WARM).values())
-        return warm_pool.grants(current, targets)
+        return warm_pool.grants(current, self._warm_targets())
+
+    def _warm_targets(self) -> Mapping[str, warm_pool.WarmTarget]:
+        """Return the targets, made of manifests, once for what the cluster serves."""
+        if not self._options.warm:
+            return {}
+        served = self._queries.served()
+        if self._targets is None or self._targets[0] != served:
+            self._targets = served, warm_pool.warm_targets(self._options, served, self._url)
+        return self._targets[1]
 
     def _create_warm_launch(self, target: warm_pool.WarmTarget) -> None:
         """Create a warm launch."""
